@@ -24,6 +24,8 @@ def _words(event: Event) -> str:
         case events.Registered():
             outcome = "registered" if event.ok else f"not registered: {event.error}"
             return f"{_who(event.driver, event.instance)} is {outcome}"
+        case events.Unregistered():
+            return f"{_who(event.driver, event.instance)} deregisters, or ends"
         case events.StreamOpened():
             return f"{_who(event.driver, event.instance)}: stream {event.stream} opened ({event.health_api})"
         case events.StreamClosed():
@@ -57,6 +59,8 @@ def _words(event: Event) -> str:
             return f"{'':24}event {event.reason} on pod {event.pod}: {_short(event.message, 100)}{times}"
         case events.GateSet():
             return f"gate {event.gate} is {_sides(event)}"
+        case events.Stopped():
+            return f"{event.component} stopped"
         case events.Restarted():
             return f"{event.component} restarted"
         case events.TimePassed():

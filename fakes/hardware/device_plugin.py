@@ -42,7 +42,7 @@ from drahealth.proto.device_plugin import (
     REGISTER,
     VERSION,
 )
-from drahealth.proto.events import Observe
+from drahealth.proto.events import CANCELLED, Observe
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, Method
 from drahealth.proto.sockets import SocketInUse, is_served
 
@@ -322,7 +322,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
                 self._observe(events.DevicesListed(resource, instance, stream, devices))
                 yield LIST_AND_WATCH.response(devices=[{"ID": d.id, "health": d.health} for d in devices])
         finally:
-            self._closed(stream, "cancelled by the kubelet, or the connection ended")
+            self._closed(stream, CANCELLED)
 
     def _closed(self, stream: str, why: str) -> None:
         if self._waiting.pop(stream, None) is not None:

@@ -109,7 +109,7 @@ class DriverInstance:
 
     def unregister(self) -> None:
         """Removes only the registration socket."""
-        self.registered = False
+        self._leave()
         self._helper.unregister()
 
     def register_again(self) -> None:
@@ -125,7 +125,8 @@ class DriverInstance:
 
     async def crash(self) -> None:
         """Ends at once, as after SIGKILL; the socket files stay."""
-        self.running = self.registered = self._served = False
+        self.running = self._served = False
+        self._leave()
         await self._helper.crash()
 
     async def retire(self) -> None:
@@ -181,6 +182,11 @@ class DriverInstance:
             cdi.write(Path(o.cdi_dir), cdi.kind_of(o.name), o.name, o.instance, {**named, **shared})
 
     # -- internals
+
+    def _leave(self) -> None:
+        if self.registered:
+            self._observe(events.Unregistered(self.options.name, self.options.instance))
+        self.registered = False
 
     async def _publish_first(self) -> None:
         """Publishes at the start. Drops taints that were set while stopped if the API server rejects them."""

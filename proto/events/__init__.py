@@ -59,6 +59,7 @@ from drahealth.proto.events.kubelet import (
     Undecoded,
 )
 from drahealth.proto.events.plugin import (
+    CANCELLED,
     DevicesListed,
     Prepared,
     Registered,
@@ -66,6 +67,7 @@ from drahealth.proto.events.plugin import (
     StreamClosed,
     StreamOpened,
     Unprepared,
+    Unregistered,
 )
 from drahealth.proto.events.pods import (
     ContainerSeen,
@@ -75,6 +77,7 @@ from drahealth.proto.events.pods import (
     Restarted,
     StatusSeen,
     Step,
+    Stopped,
     TimePassed,
 )
 from drahealth.proto.events.programs import (
@@ -100,6 +103,7 @@ from drahealth.proto.events.timelines import (
 
 DriverEvent = (
     Registered
+    | Unregistered
     | StreamOpened
     | StreamClosed
     | ReportSent
@@ -141,6 +145,7 @@ Event = (
     | EventSeen
     | GateSet
     | Restarted
+    | Stopped
     | TimePassed
     | Step
     | ManagerStarted
@@ -236,6 +241,7 @@ def _adapter(word: str) -> Any:
 
 
 __all__ = [
+    "CANCELLED",
     "EVENTS",
     "IN_FULL",
     "IN_SHORT",
@@ -304,6 +310,7 @@ __all__ = [
     "StepDone",
     "StepFailed",
     "StepStarted",
+    "Stopped",
     "StreamClosed",
     "StreamOpened",
     "TimePassed",
@@ -311,6 +318,7 @@ __all__ = [
     "TimelineStarted",
     "Undecoded",
     "Unprepared",
+    "Unregistered",
     "from_json",
     "ignore",
     "to_json",

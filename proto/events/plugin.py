@@ -9,6 +9,9 @@ from drahealth.proto.values import DeviceHealth
 DRIVER = "fake driver"
 KUBELET = "manager"
 
+CANCELLED = "cancelled by the kubelet, or the connection ended"
+"""`StreamClosed.why`, on the driver side, if the driver did not end the stream."""
+
 
 @dataclass(frozen=True, slots=True)
 class Registered:
@@ -21,6 +24,17 @@ class Registered:
     instance: str
     ok: bool
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unregistered:
+    """An instance removed its registration socket, or ended."""
+
+    event: ClassVar[str] = "unregistered"
+    emitters: ClassVar[tuple[str, ...]] = (DRIVER,)
+
+    driver: str
+    instance: str
 
 
 @dataclass(frozen=True, slots=True)

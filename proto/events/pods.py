@@ -94,6 +94,17 @@ class GateSet:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopped:
+    """A component was stopped or killed."""
+
+    event: ClassVar[str] = "stopped"
+    emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
+
+    component: str
+    """Name of the component."""
+
+
+@dataclass(frozen=True, slots=True)
 class Restarted:
     """A component was restarted, or its process ended and was started again."""
 

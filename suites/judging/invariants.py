@@ -8,11 +8,13 @@ from drahealth.proto.events import (
     ReportSent,
     Restarted,
     StatusSeen,
+    Stopped,
     StreamClosed,
     StreamOpened,
     TimePassed,
 )
 from drahealth.proto.values import DEFAULT_TIMEOUT, MESSAGE_LIMIT, DeviceHealth, Health, ResourceHealth
+from drahealth.suites.judging.stream_ends import without_cause
 
 Device = tuple[str, str, str]
 """Driver, pool, device."""
@@ -49,11 +51,12 @@ def duplicates(records: Iterable[Record]) -> Iterator[str]:
                     yield f"pod {status.pod} has {name} twice in entry {entry.name}"
 
 
-def unreported(records: Iterable[Record], devices: Mapping[str, Device]) -> Iterator[str]:
+def unreported(records: Sequence[Record], devices: Mapping[str, Device]) -> Iterator[str]:
     """Healths and messages that a pod showed and no driver reported, and Unknown without a cause."""
     reported: dict[Device, set[tuple[Health, str]]] = {}
     shown: dict[tuple[str, Device], float] = {}  # time of the last report before the last known health
-    causes = _Causes()
+    before: dict[str, Mapping[Device, float]] = {}  # by pod: time of the last report of each device before the pod
+    causes = _Causes(without_cause(records))
     for record in records:
         causes.take(record)
         match record.what:
@@ -62,6 +65,7 @@ def unreported(records: Iterable[Record], devices: Mapping[str, Device]) -> Iter
                     device = (report.driver, health.pool, health.device)
                     reported.setdefault(device, set()).add((health.health, _cut(health.message)))
             case StatusSeen() as status:
+                reports_before = before.setdefault(status.uid, causes.last_reports())
                 for name, resource in _resources(status):
                     device = devices.get(name, ("", "", name))
                     key = (status.uid, device)
@@ -71,7 +75,7 @@ def unreported(records: Iterable[Record], devices: Mapping[str, Device]) -> Iter
                     if causes.drops_messages and not resource.message:
                         is_reported |= any(health is resource.health for health, _ in reported.get(device, ()))
                     unknown = resource.health is Health.UNKNOWN and not resource.message and device[0]
-                    since = shown.get(key)
+                    since = shown.get(key, reports_before.get(device))
                     if not is_reported and not (unknown and (since is None or causes.since(since, device, record.at))):
                         yield f"pod {status.pod} showed {resource}, and no driver reported it"
 
@@ -80,10 +84,12 @@ class _Causes:
     """Valid causes for Unknown and for a missing message.
 
     A device reads Unknown after the end of its stream, a kubelet restart, a complete report without it, or its
-    timeout. An API server with the gate off drops messages, even if it keeps the health (A-05, A-06).
+    timeout. An API server with the gate off drops messages, even if it keeps the health (A-05, A-06). `baseless` are
+    the streams that the kubelet ended without a cause; their end is no cause either.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, baseless: Collection[tuple[str, str]]) -> None:
+        self._baseless = baseless
         self._drops_messages = False
         self._drivers: dict[str, float] = {}
         self._everything = _NEVER
@@ -94,9 +100,10 @@ class _Causes:
 
     def take(self, record: Record) -> None:
         match record.what:
-            case StreamClosed(driver=driver):
-                self._drivers[driver] = record.at
-            case Restarted("kubelet"):
+            case StreamClosed(driver=driver, stream=stream):
+                if (driver, stream) not in self._baseless:
+                    self._drivers[driver] = record.at
+            case Restarted("kubelet") | Stopped("kubelet"):
                 self._everything = record.at
             case GateSet(on=on, api_server=keeps):
                 self._everything = record.at
@@ -115,6 +122,10 @@ class _Causes:
     def drops_messages(self) -> bool:
         """Whether messages may be missing now."""
         return self._drops_messages
+
+    def last_reports(self) -> Mapping[Device, float]:
+        """The time of the last report of each device."""
+        return dict(self._reports)
 
     def last_report(self, device: Device) -> float:
         """The time of the last report of the device."""
@@ -192,16 +203,16 @@ def _lost(
     devices: Mapping[str, Device],
     latest: Mapping[Device, DeviceHealth],
 ) -> Iterator[str]:
-    """Reported devices that were in a running pod's status before, and are not in it now."""
+    """Reported devices that were in a part of a running pod's status before, and are not in it now."""
     now = {status.uid: status for status in statuses if status.phase == "Running"}
-    once: dict[str, set[str]] = {}
+    once: dict[str, set[tuple[str, str]]] = {}
     for record in records:
         if isinstance(record.what, StatusSeen) and record.what.uid in now:
-            once.setdefault(record.what.uid, set()).update(name for name, _ in _resources(record.what))
-    for uid, names in once.items():
-        for name in sorted(names - {name for name, _ in _resources(now[uid])}):
+            once.setdefault(record.what.uid, set()).update(_places(record.what))
+    for uid, places in once.items():
+        for place, name in sorted(places - set(_places(now[uid]))):
             if devices.get(name) in latest:
-                yield f"pod {now[uid].pod} no longer shows {name}"
+                yield f"{f'container {place} of ' if place else ''}pod {now[uid].pod} no longer shows {name}"
 
 
 def _latest(records: Sequence[Record]) -> dict[Device, DeviceHealth]:
@@ -249,6 +260,14 @@ def _resources(status: StatusSeen) -> Iterator[tuple[str, ResourceHealth]]:
         for entry in entries:
             for resource in entry.resources:
                 yield name_in(entry.name, resource.resource_id), resource
+
+
+def _places(status: StatusSeen) -> Iterator[tuple[str, str]]:
+    """Each device with the container that shows it, "" for the pod itself."""
+    for place, entries in status.entries():
+        for entry in entries:
+            for resource in entry.resources:
+                yield place, name_in(entry.name, resource.resource_id)
 
 
 def _twice(names: Iterable[str]) -> list[str]:

@@ -178,8 +178,10 @@ async def test_after_rapid_changes_in_a_device_plugins_list_the_status_shows_the
 async def test_a_change_in_a_device_plugins_list_creates_a_pod_event(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_plugin_gpu()
     await pod.shows(gpu, Health.HEALTHY)
+    await node.events_arrive()
+    before = pod.events()
     await gpu.becomes(Health.UNHEALTHY)
     await pod.shows(gpu, Health.UNHEALTHY)
     await node.events_arrive()
     with node.judging("EVENT-01", "an event reports that the listed device is unhealthy"):
-        pod.has_event(gpu, Health.UNHEALTHY)
+        pod.has_event(gpu, Health.UNHEALTHY, before)

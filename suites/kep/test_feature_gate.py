@@ -2,7 +2,10 @@
 
 from drahealth.proto.values import Health
 from drahealth.suites.run.scenario import scenario
+from drahealth.suites.story.device_plugin import DevicePlugin
+from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
+from drahealth.suites.story.workload import Pod
 
 
 @scenario("GATE-01", counterpart_of=("kep/e2e-gate-off", "e2e_node/gate-disabled"))
@@ -73,26 +76,31 @@ async def test_with_the_gate_off_in_the_kubelet_alone_the_field_is_not_populated
 
 @scenario("GATE-06", "GATE-04")
 async def test_with_the_gate_off_in_the_kubelet_no_part_of_a_status_has_the_field(node: Node) -> None:
-    driver, plugin = await node.driver(devices=4), await node.device_plugin()
-    uses = [(await node.claim(driver))["gpu"] for _ in range(3)]
-    unused = await node.claim(driver)
+    driver, plugin = await node.driver(devices=8), await node.device_plugin(devices=2)
+    earlier = await _pod_with_every_part(node, driver, plugin)
+    [gpu] = await earlier.devices_of(plugin)
     await node.set_gates(api_server=True, kubelet=False)
-    pod = await node.pod(
-        containers={"main": [uses[0], plugin.request()]},
-        init={"init": [uses[1]]},
-        sidecars={"sidecar": [uses[2]]},
-        unused=[unused],
-    )
-    await pod["init"].is_in_state("running")
-    await pod["init"].ends()
-    await pod.is_running()
-    await driver.gpus[0].becomes(Health.UNHEALTHY, message="while the gate was off")
-    await plugin.gpus[0].becomes(Health.UNHEALTHY)
+    pod = await _pod_with_every_part(node, driver, plugin)
+    for device in driver.gpus:
+        await device.becomes(Health.UNHEALTHY, message="while the gate was off")
+    await gpu.becomes(Health.UNHEALTHY)
     await node.kubelet_catches_up()
     await pod.shows_no_health("push")
+    with node.judging("GATE-06", "earlier values are removed"):
+        await earlier.shows_no_health()
     await node.set_gates(api_server=True, kubelet=True)
     with node.judging("GATE-04", "the device plugin's health shows again"):
-        await pod.shows(plugin.gpus[0], Health.UNHEALTHY, within="restart")
+        await earlier.shows(gpu, Health.UNHEALTHY, within="restart")
+
+
+@scenario("GATE-05")
+async def test_with_the_gate_off_in_the_api_server_no_part_of_a_status_has_the_field(node: Node) -> None:
+    driver, plugin = await node.driver(devices=4), await node.device_plugin()
+    pod = await _pod_with_every_part(node, driver, plugin)
+    await pod.shows(plugin.gpus[0], Health.HEALTHY)
+    await node.set_gates(api_server=False, kubelet=True)
+    with node.judging("GATE-05", "the API server serves no part of it"):
+        await pod.shows_no_health()
 
 
 @scenario("GATE-02", "GATE-04", "GATE-03")
@@ -108,3 +116,18 @@ async def test_the_gate_also_applies_to_device_plugins(node: Node) -> None:
         await pod.shows(gpu, Health.HEALTHY, within="restart")
     with node.judging("GATE-03", "the workload keeps running"):
         node.check(pod.has_never_restarted(), "no container was restarted", pod)
+
+
+async def _pod_with_every_part(node: Node, driver: Driver, plugin: DevicePlugin) -> Pod:
+    """A running pod with devices in a container, an init container, a sidecar and in no container."""
+    uses = [(await node.claim(driver))["gpu"] for _ in range(3)]
+    pod = await node.pod(
+        containers={"main": [uses[0], plugin.request()]},
+        init={"init": [uses[1]]},
+        sidecars={"sidecar": [uses[2]]},
+        unused=[await node.claim(driver)],
+    )
+    await pod["init"].is_in_state("running")
+    await pod["init"].ends()
+    await pod.is_running()
+    return pod

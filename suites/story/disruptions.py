@@ -35,6 +35,7 @@ class Disruptions:
         """Kill the kubelet and start it again."""
         self._use(Capability.RESTART_KUBELET)
         self.log("the kubelet is killed and started again")
+        self.history.observe(events.Stopped("kubelet"))
         await self.target.restart_kubelet()
         self._kubelet_is_stopped = False
         self.history.observe(events.Restarted("kubelet"))
@@ -43,6 +44,7 @@ class Disruptions:
         """Kill the kubelet. Containers and drivers keep running. The cleanup starts it again if needed."""
         self._use(Capability.STOP_KUBELET)
         self.log("the kubelet is killed")
+        self.history.observe(events.Stopped("kubelet"))
         self._kubelet_is_stopped = True
         await self.target.stop_kubelet()
 
@@ -61,6 +63,7 @@ class Disruptions:
         sides = {"API server": api_server, "kubelet": kubelet}
         self.log(f"the feature gate is {', '.join(f'{_on(is_on)} in the {side}' for side, is_on in sides.items())}")
         self.gates_on = api_server and kubelet
+        self.history.observe(events.Stopped("kubelet"))
         await self.target.set_gates(api_server=api_server, kubelet=kubelet)
         self.history.observe(events.GateSet(_GATE, self.gates_on, api_server, kubelet))
 

@@ -62,8 +62,8 @@ class Pod:
         return status in seen and all(later == status for later in seen[seen.index(status) :])
 
     async def is_running(self) -> None:
-        """Wait until every container runs."""
-        await self._until("every container runs", lambda c: c.state == "running", "start")
+        """Wait until the pod is Running, and every container runs."""
+        await self.node.until(self._runs, "start", f"pod {self.name} is Running, and every container runs", self)
 
     async def is_in_back_off(self) -> None:
         """Wait until every container is in CrashLoopBackOff."""
@@ -86,8 +86,9 @@ class Pod:
         )
 
     def has_never_restarted(self) -> bool:
-        """Whether none of its containers was restarted."""
-        return bool(self._seen()) and all(c.restarts == 0 for c in self._seen())
+        """Whether the pod is Running, every container runs, and none was restarted, init containers included."""
+        initial = self.status.init_containers if self.status else ()
+        return self._runs() and all(container.restarts == 0 for container in (*initial, *self._seen()))
 
     async def shows(
         self,
@@ -146,9 +147,12 @@ class Pod:
         mine = [event for event in self.node.history.of(EventSeen) if event.uid == self.uid]
         return [event for event in mine if gpu is None or gpu.name in event.message]
 
-    def has_event(self, gpu: Gpu | PluginGpu, health: Health) -> None:
-        """Check that an event on the pod names the device and this health, in its reason or message."""
-        texts = [f"{event.reason} {event.message}" for event in self.events()]
+    def has_event(self, gpu: Gpu | PluginGpu, health: Health, since: Sequence[EventSeen]) -> None:
+        """Check that an event names the device and this health, in its reason or message. `since`: earlier `events()`.
+
+        Earlier events do not count, unless they have occurred again.
+        """
+        texts = [f"{event.reason} {event.message}" for event in self.events()[len(since) :]]
         found = any(gpu.name in text and health in _healths(text) for text in texts)
         self.node.check(found, f"an event on pod {self.name} names {gpu} and {health}", "; ".join(texts) or "no events")
 
@@ -269,6 +273,11 @@ class Pod:
         return bool(users) and all(
             shows_health(c.resources or (), name, health, message, entry or gpu.entry) for c in users
         )
+
+    def _runs(self) -> bool:
+        is_complete = len(self._seen()) == len(self.uses.containers)
+        is_in_phase = self.status is not None and self.status.phase == "Running"
+        return is_complete and is_in_phase and all(container.state == "running" for container in self._seen())
 
     async def _until(self, expected: str, true: Callable[[ContainerSeen], bool], window: Window) -> None:
         def all_true() -> bool:

@@ -15,7 +15,7 @@ from drahealth.fakes.kubelet_plugin.health_streams.stream_faults import KINDS, S
 from drahealth.fakes.kubelet_plugin.health_streams.stream_queue import StreamQueue
 from drahealth.fakes.kubelet_plugin.health_streams.table import HealthTable
 from drahealth.proto.clock import Clock, SystemClock
-from drahealth.proto.events import Observe, ReportSent, StreamClosed, StreamOpened
+from drahealth.proto.events import CANCELLED, Observe, ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.health_apis import HEALTH_APIS, V1, HealthApi, Prepared
 from drahealth.proto.services import Method
 from drahealth.proto.values import DeviceHealth, Report
@@ -189,7 +189,7 @@ class HealthStreams:
         async def watch(_: Any, context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[Any]:
             number = next(_serial)
             stream = f"{self.driver}#{number}"
-            why = "cancelled by the kubelet, or the connection ended"
+            why = CANCELLED
             self.requests[health_api.name] += 1
             queue = StreamQueue[_QueuedReport | bytes](
                 *(stream, self.faults, self._clock, self.requests.total(), self._newest),
@@ -201,6 +201,8 @@ class HealthStreams:
             self._send_complete([mine], coalesces=True)
             try:
                 async for report in queue.messages():
+                    if isinstance(report, bytes):
+                        why = f"{CANCELLED}, after bytes of a command"
                     yield self._encode(report, health_api, stream)
                 code = queue.end or grpc.StatusCode.OK
                 why = f"ended by the driver with {code.name}"

@@ -27,13 +27,14 @@ from drahealth.suites.targets.reference.cluster import ReferenceCluster
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import Opened, Window
 
-RESYNC = 8.0
-"""Seconds between the syncs of a pod when nothing happens."""
+RESYNC = 12.0
+"""Seconds between the syncs of a pod when nothing happens. It is longer than each window for changes that the kubelet
+is notified of, so a sync that is due by chance does not hide a missing notification."""
 
 _MOMENT = 0.05
 """Real seconds before the clock jumps."""
 
-WINDOWS: Mapping[Window, float] = MappingProxyType({"push": 5.0, "resync": 12.0, "start": 10.0, "restart": 10.0})
+WINDOWS: Mapping[Window, float] = MappingProxyType({"push": 5.0, "resync": 16.0, "start": 10.0, "restart": 10.0})
 
 
 class ReferenceTarget:

@@ -77,6 +77,30 @@ class HopesForTheBest(DraManager):
         return _each(entries, lambda r: replace(r, health=Health.HEALTHY) if r.health is Health.UNKNOWN else r)
 
 
+class NamesTheUseTwice(DraManager):
+    """Each entry is there twice."""
+
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        shown = super().allocated_resources_status(pod_uid, uses)
+        return replace(shown, containers={name: (*found, *found) for name, found in shown.containers.items()})
+
+
+class ListsDevicesTwice(DraManager):
+    """Each device is in its entry twice."""
+
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        shown = super().allocated_resources_status(pod_uid, uses)
+        return _with_entries(shown, lambda entry: replace(entry, resources=entry.resources * 2))
+
+
+class LosesTheSecond(DraManager):
+    """A change of health drops the entries of every container but the first."""
+
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        shown = super().allocated_resources_status(pod_uid, uses)
+        return replace(shown, containers=dict([*shown.containers.items()][:1])) if _is_bad(shown) else shown
+
+
 class HushesUpBadNews(DraManager):
     """A pod with an unhealthy device has no entries at all."""
 

@@ -1,5 +1,6 @@
 """Wrong reference managers. Each has one error in its health streams."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 from drahealth.manager.dra import DraManager
 from drahealth.manager.plugin import DraPlugin
 from drahealth.manager.registration import Candidate, Socket
-from drahealth.proto.values import Report
+from drahealth.manager.stream import Input
+from drahealth.proto.values import Health, Report
 
 OnReport = Callable[[Report], None]
 
@@ -126,6 +128,26 @@ class ClearsWithAnyInstance(DraManager):
 
         plugin.close = clear_and_close  # type: ignore[method-assign]
         return plugin
+
+
+class HangsUp(_OtherPlugins):
+    """The kubelet ends a health stream at the second report of an unhealthy device, without a cause."""
+
+    def _change(self, plugin: DraPlugin) -> None:
+        hear, unhealthy = plugin._on_report, 0
+
+        def hang_up() -> None:
+            plugin._handle(Input.ENDED)
+            self._subscribers[0](frozenset(pod for claim in self._claims for pod in claim.pods))
+
+        def on_report(report: Report) -> None:
+            nonlocal unhealthy
+            hear(report)
+            unhealthy += any(device.health is Health.UNHEALTHY for device in report)
+            if unhealthy == 2:
+                asyncio.get_running_loop().call_soon(hang_up)
+
+        plugin._on_report = on_report
 
 
 class GivesUpAfterAGoodEnd(_OtherPlugins):

@@ -2,14 +2,68 @@
 
 import asyncio
 import json
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from drahealth.fakes.cluster.api import PODS, Object
+from drahealth.fakes.cluster.api import PODS, Kind, Object
+from drahealth.fakes.cluster.api_server import strategies
+from drahealth.fakes.cluster.api_server.gates import HealthFields
+from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.containers.runtime import ContainerState
 from drahealth.fakes.cluster.pod_worker.lifecycle import PodLifecycle
 from drahealth.fakes.cluster.pod_worker.status import pod_status
 from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
+from drahealth.manager.profile import Profile
+from drahealth.suites.targets.api_servers.memory import MemoryApiServer
 from drahealth.suites.targets.reference.target import ReferenceTarget
+
+
+def _served_by(kind: type[ApiServer]) -> Callable[[Path], MemoryApiServer]:
+    def make_server(root: Path) -> MemoryApiServer:
+        server = MemoryApiServer(root)
+        server.api = kind()
+        return server
+
+    return make_server
+
+
+class LenientApiServer(ApiServer):
+    """An API server that refuses no status."""
+
+    async def replace_status(self, kind: Kind, obj: Object) -> Object:
+        old, new = self._precondition(kind, obj)
+        return self._served(kind, self._put(kind, self._gated(kind, strategies.status_updated(new, old), old)))
+
+
+class RefusesNothing(ReferenceTarget):
+    """The API server refuses no status, so that a wrong one can be seen."""
+
+    def __init__(self, profile: Profile, **known: Any) -> None:
+        super().__init__(profile, make_server=_served_by(LenientApiServer), **known)
+
+
+class _ContainersOnly(HealthFields):
+    def served(self, pod: Object) -> Object:
+        served, initial = super().served(pod), "initContainerStatuses"
+        kept = {initial: pod["status"][initial]} if initial in pod.get("status", {}) else {}
+        return {**served, "status": {**served["status"], **kept}} if kept else served
+
+
+class _Forgetful(ApiServer):
+    def restart(self, gates: Mapping[str, bool] | None = None) -> None:
+        super().restart(gates)
+        rules = replace(self._rules, keeps_what_was_there=True)
+        self._fields = _ContainersOnly(rules, self._fields.status, self._fields.message)
+
+
+class FiltersContainersOnly(ReferenceTarget):
+    """With the gate off, the API server filters the statuses of regular containers only."""
+
+    def __init__(self, profile: Profile, **known: Any) -> None:
+        super().__init__(profile, make_server=_served_by(_Forgetful), **known)
 
 
 class RestartsWorkloads(ReferenceTarget):
@@ -49,6 +103,21 @@ class _Talkative(PodLifecycle):
         super()._record_health_events(before if "was reset" not in str(after) else {}, after)
 
 
+class _Reticent(PodLifecycle):
+    def _record_health_events(self, before: Object, after: Object) -> None:
+        if "'Unhealthy'" not in str(before):
+            super()._record_health_events(before, after)
+
+
+class _Refused(PodLifecycle):
+    async def _write_status(self, is_over: bool) -> bool:
+        was_known = "'Healthy'" in str(self.pod.newest["status"])
+        written = await super()._write_status(is_over)
+        if was_known and "'Unknown'" in str(self.pod.newest["status"]):
+            await self._refuse("UnknownDevice", "the health of a device is unknown")
+        return written
+
+
 class _Impatient(PodLifecycle):
     def _record_health_events(self, before: Object, after: Object) -> None:
         if "Unhealthy" in str(after):
@@ -80,6 +149,18 @@ class _Flickering(PodLifecycle):
         return await super()._write_status(is_over)
 
 
+class _Shy(PodLifecycle):
+    _has_shown = False
+
+    async def _write_status(self, is_over: bool) -> bool:
+        status = pod_status(self.pod.newest, self._facts(is_over))
+        if not self._has_shown and "'Healthy'" in str(status):
+            unknown = json.loads(json.dumps(status).replace('"Healthy"', '"Unknown"'))
+            self.pod.take(await self._node.api.replace_status(PODS, {**self.pod.newest, "status": unknown}))
+            self._has_shown = True
+        return await super()._write_status(is_over)
+
+
 def _workers(life: type[PodLifecycle]) -> type[PodWorkers]:
     return type("Workers", (PodWorkers,), {"lifecycle": life})
 
@@ -102,6 +183,18 @@ class TellsOfMessages(ReferenceTarget):
     workers = _workers(_Talkative)
 
 
+class HasNoGoodNews(ReferenceTarget):
+    """There is no event for the recovery of an unhealthy device."""
+
+    workers = _workers(_Reticent)
+
+
+class RefusesTheUnknown(ReferenceTarget):
+    """A pod with a device of unknown health becomes Failed; its containers keep running."""
+
+    workers = _workers(_Refused)
+
+
 class EndsTheSick(ReferenceTarget):
     """The containers of a pod with an unhealthy device are stopped."""
 
@@ -121,6 +214,12 @@ class NeverTriesAgain(ReferenceTarget):
         if hasattr(_Resigned, "rejections"):
             await _Resigned.rejections.wait()
         await super().start_api_server()
+
+
+class ShyAtFirst(ReferenceTarget):
+    """A pod shows its healthy devices as Unknown at first."""
+
+    workers = _workers(_Shy)
 
 
 class Flickers(ReferenceTarget):

@@ -6,9 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.proto.events import Event, GateSet, ReportSent, Restarted, StatusSeen, StreamClosed, TimePassed
+from drahealth.proto.events import (
+    CANCELLED,
+    Event,
+    GateSet,
+    PluginDeregistered,
+    PluginRegistered,
+    Registered,
+    ReportSent,
+    Restarted,
+    StatusSeen,
+    Stopped,
+    StreamClosed,
+    TimePassed,
+    Unregistered,
+)
 from drahealth.proto.values import Health
-from drahealth.suites.judging import invariants
+from drahealth.suites.judging import invariants, stream_ends
 from drahealth.suites.unit.suites.histories import (
     DEVICES,
     DRIVER,
@@ -135,8 +149,48 @@ def test_a_message_may_be_missing_if_the_gate_is_off_in_the_api_server(
     assert len(unreported(report(UNHEALTHY, "hot"), off, status(UNHEALTHY))) == found
 
 
-def test_unknown_before_the_first_known_health_needs_no_cause() -> None:
+def test_unknown_of_a_device_that_was_not_reported_before_its_pod_needs_no_cause() -> None:
     assert unreported(status(UNKNOWN), report(), status()) == []
+    assert unreported(pod(), report(), status(UNKNOWN), status()) == []
+
+
+def test_unknown_of_a_device_that_was_reported_before_its_pod_needs_a_cause() -> None:
+    assert len(unreported(opened(), report(), pod(), status(UNKNOWN))) == 1
+    assert unreported(opened(), report(), pod(), closed(), status(UNKNOWN)) == []
+
+
+def hung_up(why: str = CANCELLED, instance: str = "") -> StreamClosed:
+    return StreamClosed(DRIVER, instance, "s1", why)
+
+
+def test_a_stream_that_the_kubelet_ends_without_a_cause_is_no_cause_for_unknown() -> None:
+    assert len(unreported(opened(), report(), status(), hung_up(), status(UNKNOWN))) == 1
+    assert len(unreported(opened(), report(), status(), hung_up("ended by the manager"), status(UNKNOWN))) == 1
+    assert unreported(opened(), report(), status(), hung_up("ended by the driver with OK"), status(UNKNOWN)) == []
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        Unregistered(DRIVER, ""),
+        Registered(DRIVER, "newer", ok=True),
+        PluginRegistered(DRIVER, "/newer.sock", None),
+        PluginDeregistered(DRIVER, ""),
+        Stopped("kubelet"),
+        GateSet("ResourceHealthStatus", False),
+    ],
+)
+def test_a_kubelet_may_end_a_stream_shortly_before_or_after_the_recorded_cause(cause: Event) -> None:
+    before: list[Event | float] = [opened(), report(), status()]
+    assert unreported(*before, cause, hung_up(), status(UNKNOWN)) == []
+    assert unreported(*before, hung_up(), 1.0, cause, status(UNKNOWN)) == []
+    assert stream_ends.without_cause(history(*before, hung_up(), 6.0, cause)) == {(DRIVER, "s1")}
+
+
+def test_a_cause_before_the_stream_or_of_another_driver_or_instance_does_not_count() -> None:
+    of_others = (Unregistered("nic.example.com", ""), Registered(DRIVER, "", ok=True))
+    records = history(Stopped("kubelet"), opened(), *of_others, report(), hung_up())
+    assert stream_ends.without_cause(records) == {(DRIVER, "s1")}
 
 
 def test_unknown_after_a_known_health_needs_a_cause() -> None:
@@ -266,6 +320,12 @@ def test_a_pod_that_does_not_run_is_not_checked_nor_any_pod_with_the_gate_off() 
     happened: list[Event | float] = [opened(), report(UNHEALTHY)]
     assert not_converged(*happened, shown=status(phase="Failed")) == []
     assert not_converged(*happened, shown=status(), gates_on=False) == []
+
+
+def test_a_reported_device_that_only_one_of_its_containers_still_shows_is_found() -> None:
+    both = pod([container(entry(resource())), container(entry(resource()), name="second")])
+    found = not_converged(opened(), report(), both, shown=pod([container(entry(resource())), container(name="second")]))
+    assert name(found, "container second", "pod-1", f"{DRIVER}/{POOL}/gpu-0")
 
 
 def test_a_reported_device_that_is_missing_from_a_later_status_is_found() -> None:
