@@ -54,6 +54,13 @@ def _words(event: Event) -> str:
             return f"{event.driver}: command {' '.join((event.command, *args))}"
         case events.StatusSeen():
             return f"{'':24}pod {event.pod} {event.phase}: {'; '.join(_places(event))}"
+        case events.StatusWritten():
+            outcome = f"rejected: {event.error}" if event.error else "written" if event.changed else "written unchanged"
+            return f"{'':24}status of pod {event.pod} {outcome}"
+        case events.DevicesHeld():
+            held = [f"{d.claim}/{d.request} {d.driver}/{d.pool}/{d.device}" for d in event.devices]
+            held += [f"{resource.count} {resource.resource}" for resource in event.resources]
+            return f"{'':24}pod {event.pod} holds {', '.join(dict.fromkeys(held)) or 'nothing'}"
         case events.EventSeen():
             times = f" ({event.count} times)" if event.count > 1 else ""
             return f"{'':24}event {event.reason} on pod {event.pod}: {_short(event.message, 100)}{times}"

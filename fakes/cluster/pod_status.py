@@ -1,5 +1,7 @@
 """Conversion of a Pod object to the status event of a history. Pure."""
 
+from collections.abc import Iterator
+
 from drahealth.fakes.cluster.api import Object
 from drahealth.proto.events import ContainerSeen, StatusSeen
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
@@ -13,7 +15,8 @@ def status_seen(pod: Object) -> StatusSeen:
         for kind in ("containerStatuses", "initContainerStatuses")
     )
     meta, phase = pod["metadata"], status.get("phase", "Pending")
-    return StatusSeen(meta["name"], meta["uid"], phase, containers, initial, _resources(status))
+    unknown = tuple(_unknown_keys(status))
+    return StatusSeen(meta["name"], meta["uid"], phase, containers, initial, _resources(status), unknown_keys=unknown)
 
 
 def _container_seen(status: Object) -> ContainerSeen:
@@ -26,6 +29,17 @@ def _container_seen(status: Object) -> ContainerSeen:
 def _resources(status: Object) -> tuple[ResourceStatus, ...] | None:
     entries = status.get("allocatedResourcesStatus")
     return None if entries is None else tuple(_resource_status(entry) for entry in entries)
+
+
+def _unknown_keys(status: Object) -> Iterator[str]:
+    """The paths of keys that entries and their elements must not have."""
+    lists = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+    for owner in (status, *(container for kind in lists for container in status.get(kind) or ())):
+        for entry in owner.get("allocatedResourcesStatus") or ():
+            yield from (f"{entry['name']}.{key}" for key in entry.keys() - {"name", "resources"})
+            for resource in entry.get("resources", ()):
+                keys = sorted(resource.keys() - {"resourceID", "health", "message"})
+                yield from (f"{entry['name']}.{resource['resourceID']}.{key}" for key in keys)
 
 
 def _resource_status(entry: Object) -> ResourceStatus:

@@ -71,11 +71,15 @@ from drahealth.proto.events.plugin import (
 )
 from drahealth.proto.events.pods import (
     ContainerSeen,
+    DevicesHeld,
     EventSeen,
     GateSet,
+    HeldDevice,
+    HeldResource,
     PodDeleted,
     Restarted,
     StatusSeen,
+    StatusWritten,
     Step,
     Stopped,
     TimePassed,
@@ -141,6 +145,8 @@ Event = (
     | PodsNotified
     | CheckpointWritten
     | StatusSeen
+    | StatusWritten
+    | DevicesHeld
     | PodDeleted
     | EventSeen
     | GateSet
@@ -257,6 +263,7 @@ __all__ = [
     "ContainerSeen",
     "DeviceChanged",
     "DeviceUnlisted",
+    "DevicesHeld",
     "DevicesListed",
     "DriverEnding",
     "DriverEvent",
@@ -274,6 +281,8 @@ __all__ = [
     "GateSet",
     "GrpcCall",
     "HealthRestored",
+    "HeldDevice",
+    "HeldResource",
     "KubeletSwitched",
     "ListReceived",
     "MalformedReceived",
@@ -306,6 +315,7 @@ __all__ = [
     "SocketRemoved",
     "SocketsListed",
     "StatusSeen",
+    "StatusWritten",
     "Step",
     "StepDone",
     "StepFailed",

@@ -40,12 +40,65 @@ class StatusSeen:
     """allocatedResourcesStatus of the pod itself, for claims that no container uses; null if the field is missing."""
     namespace: str = ""
     """Namespace of the pod; empty in a scenario, which has just one."""
+    unknown_keys: tuple[str, ...] = ()
+    """Paths of keys in an allocatedResourcesStatus that the KEP does not have."""
 
     def entries(self) -> Iterator[tuple[str, tuple[ResourceStatus, ...]]]:
         """Each `allocatedResourcesStatus` with the name of its container, "" for the pod's own; () where it is not."""
         for container in (*self.init_containers, *self.containers):
             yield container.name, container.resources or ()
         yield "", self.resources or ()
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWritten:
+    """A client asked the API server to write a Pod status."""
+
+    event: ClassVar[str] = "status-written"
+    emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
+
+    pod: str
+    uid: str
+    changed: bool
+    """Whether the status differed from the one that clients read before."""
+    error: str = ""
+    """Why the API server rejected it; empty if it did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldDevice:
+    """A device of a claim, and one of its users."""
+
+    container: str
+    """Empty if no container uses the claim."""
+    claim: str
+    """Name of the claim in the Pod."""
+    request: str
+    driver: str
+    pool: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeldResource:
+    """An extended resource that a container requests."""
+
+    container: str
+    resource: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesHeld:
+    """The devices that a Pod holds: those allocated to its claims, and the requested devices of device plugins."""
+
+    event: ClassVar[str] = "devices-held"
+    emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
+
+    pod: str
+    uid: str
+    devices: tuple[HeldDevice, ...]
+    resources: tuple[HeldResource, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from drahealth.proto.events import (
     TimePassed,
 )
 from drahealth.proto.values import DEFAULT_TIMEOUT, MESSAGE_LIMIT, DeviceHealth, Health, ResourceHealth
+from drahealth.suites.judging import holdings, status_writes
 from drahealth.suites.judging.stream_ends import without_cause
 
 Device = tuple[str, str, str]
@@ -33,6 +34,10 @@ def violations(records: Sequence[Record], devices: Mapping[str, Device]) -> dict
     return {
         "STATUS-06": list(duplicates(records)),
         "STATUS-07": list(unreported(records, devices)),
+        "STATUS-18": list(status_writes.refused(records)),
+        "STATUS-19": list(status_writes.unchanged(records)),
+        "STATUS-20": list(holdings.not_held(records, devices)),
+        "STATUS-21": list(status_writes.unknown_keys(records)),
         "STREAM-03": list(overlaps(records)),
     }
 
@@ -189,6 +194,7 @@ def not_converged(
     """
     latest = _latest(records)
     found = list(_lost(records, statuses, devices, latest)) if gates_on else []
+    found += holdings.missing(records, statuses, devices, latest) if gates_on else []
     for status in statuses if gates_on else ():
         for name, resource in _resources(status) if status.phase == "Running" else ():
             last = latest.get(devices.get(name, ("", "", "")))

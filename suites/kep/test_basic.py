@@ -126,7 +126,7 @@ async def test_health_changes_nothing_else_in_the_status_and_no_other_pod(node: 
     with node.judging("STATUS-15", "phase, conditions and containers stay as they are"):
         node.check(without_health(after) == without_health(before), "the same status but for health", after["status"])
     await node.kubelet_catches_up()
-    version = (await other_pod.object())["metadata"]["resourceVersion"]
+    version = await other_pod.version()
     with node.judging("STATUS-17", "a pod without the device is not written"):
         expected = untouched["metadata"]["resourceVersion"]
         node.check(version == expected, f"resource version {expected} of pod {other_pod.name}", version)

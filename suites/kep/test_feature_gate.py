@@ -99,7 +99,7 @@ async def test_with_the_gate_off_in_the_api_server_no_part_of_a_status_has_the_f
     pod = await _pod_with_every_part(node, driver, plugin)
     await pod.shows(plugin.gpus[0], Health.HEALTHY)
     await node.set_gates(api_server=False, kubelet=True)
-    with node.judging("GATE-05", "the API server serves no part of it"):
+    with node.judging("GATE-05", "the API server does not serve stored health"):
         await pod.shows_no_health()
 
 

@@ -63,15 +63,16 @@ async def test_the_timeout_of_each_device_survives_a_kubelet_restart(node: Node)
     brief, lasting, fence = driver.gpus
     pod = await node.running_pod((await node.claim(driver, gpu=3))["gpu"])
     await lasting.becomes(Health.UNHEALTHY, message="with a long timeout", timeout=3600)
-    await brief.becomes(Health.UNHEALTHY, message="with a short timeout", timeout=12)
+    await brief.becomes(Health.UNHEALTHY, message="with a short timeout", timeout=4)
     await pod.shows(lasting, Health.UNHEALTHY, message="with a long timeout")
     await pod.shows(brief, Health.UNHEALTHY, message="with a short timeout")
     await driver.is_silenced()
     await node.kubelet_restarts()
-    await node.advance_time(12.1)
+    await node.advance_time(4.1)
     with node.judging("PERSIST-03", "the device with the short timeout reads Unknown"):
         await pod.shows(brief, Health.UNKNOWN, within="resync")
     await node.advance_time(19)
+    await driver.is_watched()
     await driver.control.report([fence.reading(Health.UNHEALTHY, "a fence", timeout=600)])
     await pod.shows(fence, Health.UNHEALTHY, message="a fence")
     with node.judging("PERSIST-03", "the device with the long timeout keeps its health"):

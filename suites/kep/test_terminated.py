@@ -16,7 +16,7 @@ async def test_the_status_of_a_terminated_pod_does_not_change(node: Node) -> Non
     await pod.ends(1)
     await pod.is_cleaned_up("Failed")
     next_pod = await node.running_pod((await node.claim(driver))["gpu"])
-    last = pod.status
+    last = await pod.version()
     with node.judging("TERM-02", "the last health is kept"):
         pod.still_shows(gpu, Health.UNHEALTHY, message="before the end of the pod")
     await gpu.becomes(Health.HEALTHY, message="changed after the end of the pod")
@@ -24,4 +24,4 @@ async def test_the_status_of_a_terminated_pod_does_not_change(node: Node) -> Non
     await gpu.becomes(Health.UNHEALTHY, message="changed again after the end of the pod")
     await next_pod.shows(gpu, Health.UNHEALTHY, message="changed again after the end of the pod")
     with node.judging("TERM-01", "its status does not change"):
-        node.check(pod.status_has_stayed(last), f"the status stays {last}", pod)
+        node.check(await pod.version() == last, f"resourceVersion {last}", pod)

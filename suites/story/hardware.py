@@ -183,6 +183,12 @@ class Driver:
         expected = f"driver {self} has a new health stream"
         await self.node.until(lambda: len(self._opened()) > self._opened_before, "restart", expected, "no new stream")
 
+    async def is_watched(self) -> None:
+        """Wait until the driver has an open health stream."""
+        await self.node.until(
+            lambda: bool(self._streams()), "restart", f"driver {self} has an open health stream", "no open stream"
+        )
+
     async def reports_again(self) -> None:
         """Wait for one more report of the driver."""
         before = len(self._own_reports())

@@ -299,6 +299,7 @@ class Node(Disruptions):
             await story
             await self._wait_for_convergence()
             await self._wait_for_stream_end()
+            await self.target.observe_writes()
         for requirement, violations in self._evidence.violations().items():
             with self.judging(requirement, "holds throughout"):
                 self.check(not violations, "the invariant holds in the whole history", "; ".join(violations))

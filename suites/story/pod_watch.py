@@ -1,13 +1,15 @@
-"""A client's view of the pods in a namespace: status changes, deletions, and events on the pods."""
+"""A client's view of the pods in a namespace: status changes, deletions, devices, and events on the pods."""
 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from drahealth.fakes.cluster.api import EVENTS, PODS, Api, ApiError, Kind, Object
+from drahealth.fakes.cluster.api import CLAIMS, EVENTS, PODS, Api, ApiError, Kind, Object
 from drahealth.fakes.cluster.pod_status import status_seen
-from drahealth.proto.events import EventSeen, StatusSeen, Step
+from drahealth.fakes.cluster.scheduling.claims import is_allocated
+from drahealth.proto.events import DevicesHeld, EventSeen, StatusSeen, Step
 from drahealth.suites.story.history import History
+from drahealth.suites.story.holdings import claim_names, devices_held
 
 _PAUSE = 0.05
 """Seconds until an ended watch is opened again, for example after a restart of the API server."""
@@ -22,10 +24,13 @@ class PodWatch:
         self._namespace = namespace
         self._history = history
         self._events: dict[str, EventSeen] = {}
+        self._pods: dict[str, Object] = {}
+        self._claims: dict[str, Object] = {}
+        self._held: dict[str, DevicesHeld] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        followed = ((PODS, self._pod_changed), (EVENTS, self._event_changed))
+        followed = ((CLAIMS, self._claim_changed), (PODS, self._pod_changed), (EVENTS, self._event_changed))
         self._tasks = [
             asyncio.create_task(self._follow(kind, saw), name=f"{kind.plural} of {self._namespace}")
             for kind, saw in followed
@@ -48,12 +53,30 @@ class PodWatch:
         uid = pod["metadata"]["uid"]
         if kind == "DELETED":
             self.statuses.pop(uid, None)
+            self._pods.pop(uid, None)
             self._history.observe(Step(f"pod {pod['metadata']['name']} is deleted"))
             return
+        self._pods[uid] = pod
+        self._note_devices(pod)
         seen = status_seen(pod)
         if seen != self.statuses.get(uid):
             self.statuses[uid] = seen
             self._history.observe(seen)
+
+    def _claim_changed(self, kind: str, claim: Object) -> None:
+        if kind == "DELETED" or not is_allocated(claim):
+            return  # a pod that has ended keeps what it showed
+        name = claim["metadata"]["name"]
+        self._claims[name] = claim
+        for pod in self._pods.values():
+            if name in claim_names(pod).values():
+                self._note_devices(pod)
+
+    def _note_devices(self, pod: Object) -> None:
+        held = devices_held(pod, self._claims)
+        if (held.devices or held.resources) and held != self._held.get(held.uid):
+            self._held[held.uid] = held
+            self._history.observe(held)
 
     def _event_changed(self, kind: str, event: Object) -> None:
         about, uid = event["involvedObject"], event["metadata"]["uid"]

@@ -56,10 +56,9 @@ class Pod:
         """The newest status that the client received."""
         return self.node.latest(self.uid)
 
-    def status_has_stayed(self, status: StatusSeen | None) -> bool:
-        """Whether the client received no other status since this one."""
-        seen = [event for event in self.node.history.of(StatusSeen) if event.uid == self.uid]
-        return status in seen and all(later == status for later in seen[seen.index(status) :])
+    async def version(self) -> str:
+        """The resourceVersion of the Pod object. Each write that changes it has a new one."""
+        return str((await self.object())["metadata"]["resourceVersion"])
 
     async def is_running(self) -> None:
         """Wait until the pod is Running, and every container runs."""

@@ -9,7 +9,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
-from drahealth.fakes.cluster.api import EVENTS, NAMESPACES, NODES, PODS, Kind, Object, WatchEvent
+from drahealth.fakes.cluster.api import EVENTS, NAMESPACES, NODES, PODS, ApiError, Kind, Object, WatchEvent
 from drahealth.fakes.cluster.api_server import deletion, refusals, strategies
 from drahealth.fakes.cluster.api_server.gates import KEP_RULES, FieldRules, HealthFields
 from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
@@ -22,6 +22,7 @@ from drahealth.fakes.cluster.list_watch import Snapshot
 from drahealth.fakes.cluster.other_kinds import CRDS, custom_kinds
 from drahealth.fakes.cluster.pods import with_condition
 from drahealth.proto.clock import Clock, SystemClock
+from drahealth.proto.events import Observe, StatusWritten, ignore
 
 _NO_GATES: Mapping[str, bool] = {}
 
@@ -31,7 +32,7 @@ class ApiServer:
 
     `gates` by name, enabled by default; `rules` apply to `allocatedResourcesStatus`. Raises ValueError for gates that a
     real API server rejects at its start. With `files`, objects outlive the server; raises OSError if they cannot be
-    used.
+    used. `observe` gets an event for each write of a Pod status.
     """
 
     def __init__(
@@ -41,8 +42,10 @@ class ApiServer:
         gates: Mapping[str, bool] = _NO_GATES,
         clock: Clock | None = None,
         files: ObjectFiles | None = None,
+        observe: Observe = ignore,
     ) -> None:
         self._rules = rules
+        self._observe = observe
         self._fields = HealthFields.at_start(rules, gates)
         self._clock = clock or SystemClock()
         self._storage = Storage(files)
@@ -132,9 +135,10 @@ class ApiServer:
         if not kind.has_status:
             raise refusals.no_such_resource()
         old, new = self._precondition(kind, obj)
-        new = self._gated(kind, strategies.status_updated(new, old), old)
+        asked = strategies.status_updated(new, old)
+        new = self._gated(kind, asked, old)
         if kind == PODS:
-            validate_status(new, self._rules)
+            self._check_pod_status(new, changed=asked.get("status") != self._fields.served(old).get("status"))
         return self._served(kind, self._put(kind, new))
 
     async def patch(
@@ -185,6 +189,16 @@ class ApiServer:
         self._put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status})
 
     # Internals
+
+    def _check_pod_status(self, new: Object, *, changed: bool) -> None:
+        """Raises ApiError for a health entry that breaks a rule."""
+        name, uid = new["metadata"]["name"], new["metadata"]["uid"]
+        try:
+            validate_status(new, self._rules)
+        except ApiError as error:
+            self._observe(StatusWritten(name, uid, False, error.message))
+            raise
+        self._observe(StatusWritten(name, uid, changed))
 
     def _check_ready(self) -> None:
         if not self._ready.is_set():

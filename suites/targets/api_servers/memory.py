@@ -11,6 +11,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.manager.gates import Gates
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
+from drahealth.proto.events import Observe, ignore
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.api_servers.root_directory import objects_folder, port_in
 from drahealth.suites.targets.api_servers.server import ALL_ON
@@ -27,7 +28,7 @@ class MemoryApiServer:
     """Implements `server.ApiServerProcess`.
 
     With `keep` its objects, port and credentials are in the root directory, for the next one. Raises HarnessError if
-    these cannot be read.
+    these cannot be read. `observe` gets an event for each write of a Pod status.
     """
 
     def __init__(
@@ -38,13 +39,14 @@ class MemoryApiServer:
         gates: Gates = ALL_ON,
         clock: Clock | None = None,
         keep: bool = False,
+        observe: Observe = ignore,
     ) -> None:
         self._path = root / "kubeconfig"
         self._keep = keep
         self._http: HttpApi | None = None
         try:
             files = ObjectFiles(objects_folder(root), KEPT) if keep else None
-            self.api = ApiServer(rules=rules, gates=_by_name(gates), clock=clock, files=files)
+            self.api = ApiServer(rules=rules, gates=_by_name(gates), clock=clock, files=files, observe=observe)
         except OSError as error:
             raise HarnessError(f"the objects in {objects_folder(root)} cannot be read: {error.strerror}") from error
 

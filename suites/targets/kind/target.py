@@ -91,6 +91,9 @@ class KindTarget:
             if error.reason != "AlreadyExists":
                 raise
 
+    async def observe_writes(self) -> None:
+        """Nothing: the API server of the cluster is not asked for them."""
+
     async def leave(self) -> None:
         if self._lock:
             self._lock.leave()

@@ -17,10 +17,11 @@ from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import SystemClock
-from drahealth.proto.events import Observe, Record
+from drahealth.proto.events import Observe, Record, ignore
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
 from drahealth.suites.targets.gates import feature_gates
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
+from drahealth.suites.targets.kubelet.node.audit import AuditLog
 from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import Opened, Window
@@ -54,6 +55,7 @@ class KubeletTarget:
         self._cluster: LocalCluster | None = None
         self._client: KubeClient | None = None
         self._drivers: Drivers | None = None
+        self._observe: Observe = ignore
 
     async def start(self) -> None:
         self._run = run = RunDirectory.create()
@@ -114,7 +116,13 @@ class KubeletTarget:
         return self._started.kubeconfig
 
     async def enter(self, *, alone: bool, observe: Observe) -> None:
-        """Nothing: no other process uses the node."""
+        """No other process uses the node, so there is nothing to wait for."""
+        self._observe = observe
+        self._audit.skip()
+
+    async def observe_writes(self) -> None:
+        for write in self._audit.status_writes():
+            self._observe(write)
 
     async def prepare_namespace(self, namespace: str) -> None:
         """Nothing: no admission plugin asks for anything."""
@@ -170,6 +178,10 @@ class KubeletTarget:
         if not self._cluster:
             return ""
         return "\n".join(f"{name}:\n{self._cluster.tail(name)}" for name in ("kubelet", "kube-apiserver"))
+
+    @property
+    def _audit(self) -> AuditLog:
+        return self._started.audit
 
     @property
     def _started(self) -> LocalCluster:

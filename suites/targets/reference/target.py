@@ -72,7 +72,7 @@ class ReferenceTarget:
         self._server: ApiServerProcess = (
             make_server(self._root)
             if make_server
-            else MemoryApiServer(self._root, rules=field_rules(profile), clock=self.clock)
+            else MemoryApiServer(self._root, rules=field_rules(profile), clock=self.clock, observe=self._observed)
         )
         self._node = ReferenceCluster(
             self._root,
@@ -123,6 +123,9 @@ class ReferenceTarget:
 
     async def prepare_namespace(self, namespace: str) -> None:
         """Nothing: no admission plugin asks for anything."""
+
+    async def observe_writes(self) -> None:
+        """Nothing: an API server in memory sends each write at once; a real one is not asked for them."""
 
     async def leave(self) -> None:
         """Nothing: no other process uses the node."""

@@ -93,6 +93,48 @@ class ListsDevicesTwice(DraManager):
         return _with_entries(shown, lambda entry: replace(entry, resources=entry.resources * 2))
 
 
+class ShowsInEachContainer(DraManager):
+    """The entries of one container show in all containers of the pod."""
+
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        shown = super().allocated_resources_status(pod_uid, uses)
+        every = tuple(entry for entries in shown.containers.values() for entry in entries)
+        return replace(shown, containers=dict.fromkeys((*uses.init_containers, *uses.containers), every))
+
+
+class ShowsTheWholeDriver(DraManager):
+    """Each entry also lists the other devices of the driver."""
+
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        shown = super().allocated_resources_status(pod_uid, uses)
+        now = self._clock.now()
+        found = ((str(device), self._cache.read(device, now)) for device, _ in self._cache.entries())
+        every = tuple(ResourceHealth(name, reading.health, reading.message) for name, reading in found)
+        return _with_entries(shown, lambda entry: replace(entry, resources=every or entry.resources))
+
+
+class ShowsOneContainer(DraManager):
+    """Only the first container of a pod has entries."""
+
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        shown = super().allocated_resources_status(pod_uid, uses)
+        return replace(shown, containers=dict([*shown.containers.items()][:1]))
+
+
+class _Detailed(ResourceStatus):
+    def to_json(self) -> dict[str, Any]:
+        entry: dict[str, Any] = super().to_json()
+        return {**entry, "resources": [{**one, "temperature": 70} for one in entry["resources"]]}
+
+
+class TellsTemperatures(DraManager):
+    """Each element has another key."""
+
+    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
+        shown = super().allocated_resources_status(pod_uid, uses)
+        return _with_entries(shown, lambda entry: _Detailed(entry.name, entry.resources))
+
+
 class LosesTheSecond(DraManager):
     """A change of health drops the entries of every container but the first."""
 

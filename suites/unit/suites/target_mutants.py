@@ -262,6 +262,19 @@ class _Stamping(PodLifecycle):
         return await super()._write_status(is_over)
 
 
+class _Repeating(PodLifecycle):
+    async def _write_status(self, is_over: bool) -> bool:
+        written = await super()._write_status(is_over)
+        self.pod.take(await self._node.api.replace_status(PODS, self.pod.newest))
+        return written
+
+
+class RepeatsEachWrite(ReferenceTarget):
+    """Each status is written twice."""
+
+    workers = _workers(_Repeating)
+
+
 class EndsTheUnknown(ReferenceTarget):
     """The containers of a pod with a device of unknown health are stopped."""
 

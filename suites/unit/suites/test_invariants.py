@@ -277,7 +277,7 @@ def test_two_streams_are_reported_while_both_are_open() -> None:
 
 
 def test_an_empty_history_has_no_violations() -> None:
-    assert invariants.violations([], {}) == {"STATUS-06": [], "STATUS-07": [], "STREAM-03": []}
+    assert not any(invariants.violations([], {}).values())
 
 
 # STATUS-10: the final status shows the last report

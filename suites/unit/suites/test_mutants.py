@@ -10,7 +10,7 @@ import pytest
 from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
 from drahealth.manager.profile import KEP, MEBIBYTE, V1_37, Profile
-from drahealth.proto.events import ReportSent
+from drahealth.proto.events import ReportSent, StatusWritten
 from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT, HealthApi
 from drahealth.proto.values import Health
 from drahealth.suites.judging.ledger import requirements
@@ -60,6 +60,41 @@ async def unknown_at_the_end(node: Node) -> None:
     await pod.shows(gpu, Health.UNHEALTHY)
     await driver.control.report([gpu.reading(Health.UNHEALTHY)])
     assert await node.history.until(lambda: any(r.health is Health.UNKNOWN for r in pod.resources(gpu)), 60)
+
+
+@scenario("STATUS-10")
+async def never_shown(node: Node) -> None:
+    """A pod with a device in two containers. Nobody looks at the second one."""
+    driver = await node.driver()
+    claim = await node.claim(driver)
+    pod = await node.running_pod(containers={"one": [claim["gpu"]], "two": [claim["gpu"]]})
+    await pod["one"].shows(driver.gpus[0], Health.HEALTHY)
+
+
+@scenario("STATUS-01")
+async def two_containers_and_another(node: Node) -> None:
+    """A pod with a container that uses no device."""
+    driver = await node.driver()
+    claim = await node.claim(driver)
+    pod = await node.running_pod(containers={"one": [claim["gpu"]], "none": []})
+    await pod["one"].shows(driver.gpus[0], Health.HEALTHY)
+
+
+@scenario("STATUS-01")
+async def one_device_of_two(node: Node) -> None:
+    """A pod with one of two devices of a driver."""
+    driver = await node.driver(devices=2)
+    pod = await node.running_pod((await node.claim(driver))["gpu"])
+    await pod.shows((await pod.gpus())[0], Health.HEALTHY)
+
+
+@scenario("STATUS-01")
+async def refused_at_first(node: Node) -> None:
+    """A pod whose two devices have one CDI ID; it is deleted soon."""
+    driver = await node.driver(devices=2, shared_cdi_id=True)
+    pod = await node.pod((await node.claim(driver, gpu=2))["gpu"])
+    await node.history.until(lambda: any(write.error for write in node.history.of(StatusWritten)), 5)
+    await pod.is_deleted()
 
 
 @scenario("STATUS-10")
@@ -313,6 +348,12 @@ CASES = [
     Case("STATUS-07", SHARED, target=target_mutants.ShyAtFirst),
     Case("STATUS-07", unknown_at_the_end, stream_mutants.HangsUp),
     Case("STATUS-10", two_containers, mutants.LosesTheSecond),
+    Case("STATUS-10", never_shown, mutants.ShowsOneContainer),
+    Case("STATUS-18", refused_at_first, profile=replace(KEP, duplicate_id_shows="all", device_id="first CDI id")),
+    Case("STATUS-19", UNHEALTHY, target=target_mutants.RepeatsEachWrite),
+    Case("STATUS-20", one_device_of_two, mutants.ShowsTheWholeDriver),
+    Case("STATUS-20", two_containers_and_another, mutants.ShowsInEachContainer, target=target_mutants.RefusesNothing),
+    Case("STATUS-21", UNHEALTHY, mutants.TellsTemperatures),
     Case("EVENT-01", EVENT, target=target_mutants.HasNoGoodNews),
     Case("ABSENT-01", ABSENT, target=target_mutants.RefusesTheUnknown),
     Case("GATE-05", API_PARTS, target=target_mutants.FiltersContainersOnly),

@@ -16,6 +16,7 @@ from pathlib import Path
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node import credentials, kubelet, logs
+from drahealth.suites.targets.kubelet.node.audit import AuditLog
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.parts import Parts
 from drahealth.suites.targets.kubelet.node.waiting import check, until
@@ -44,6 +45,8 @@ class LocalCluster:
     ) -> None:
         self.node_name = node_name
         self.layout = Layout(run_dir.path)
+        self.audit = AuditLog(self.layout.audit_log)
+        """The writes of Pod statuses."""
         self.gates = dict(gates or {})
         self._kubelet_gates = dict(self.gates)
         self._api_server_is_stopped = False

@@ -4,6 +4,7 @@ etcd listens only on a unix socket in the folder of the run.
 """
 
 import asyncio
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import MappingProxyType
 
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node import credentials
+from drahealth.suites.targets.kubelet.node.audit import POLICY
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.processes import Keeper, Process
 
@@ -30,7 +32,10 @@ DELETION_ONLY: Mapping[str, Sequence[str]] = MappingProxyType(
 
 
 class ControlPlane:
-    """etcd, the API server and its `clients`; the API server can be restarted with other feature gates."""
+    """etcd, the API server and its `clients`; the API server can be restarted with other feature gates.
+
+    `audit` logs the writes of Pod statuses.
+    """
 
     def __init__(
         self,
@@ -40,6 +45,7 @@ class ControlPlane:
         port: int,
         *,
         clients: Mapping[str, Sequence[str]] = WHOLE,
+        audit: bool = False,
     ) -> None:
         self.processes: dict[str, Process] = {}
         self._clients = clients
@@ -47,12 +53,14 @@ class ControlPlane:
         self._binaries = binaries
         self._layout = layout
         self._port = port
+        self._audit = audit
 
     async def start(self, gates: Mapping[str, bool]) -> None:
         """Starts all processes, without waiting until the API server is ready."""
         await self._spawn(ETCD, self._binaries.etcd, etcd_flags(self._layout))
-        await self._spawn(API_SERVER, self._binaries.kube_apiserver, api_server_flags(self._layout, self._port, gates))
-        await self._start_clients()
+        if self._audit:
+            self._layout.audit_policy.write_text(json.dumps(POLICY), encoding="utf-8")
+        await self.start_api_server(gates)
 
     async def stop_api_server(self) -> None:
         """Kills the API server: a graceful end would wait a minute for its watches.
@@ -64,7 +72,11 @@ class ControlPlane:
 
     async def start_api_server(self, gates: Mapping[str, bool]) -> None:
         """Starts the stopped processes, the API server with these gates, without waiting until it is ready."""
-        await self._spawn(API_SERVER, self._binaries.kube_apiserver, api_server_flags(self._layout, self._port, gates))
+        flags = [
+            *api_server_flags(self._layout, self._port, gates),
+            *(audit_flags(self._layout) if self._audit else ()),
+        ]
+        await self._spawn(API_SERVER, self._binaries.kube_apiserver, flags)
         await self._start_clients()
 
     async def _start_clients(self) -> None:
@@ -117,6 +129,15 @@ def api_server_flags(layout: Layout, port: int, gates: Mapping[str, bool]) -> li
         "--allow-privileged",
         "--disable-admission-plugins=ServiceAccount",
         *([f"--feature-gates={feature_gates(gates)}"] if gates else []),
+    ]
+
+
+def audit_flags(layout: Layout) -> list[str]:
+    """The flags of an API server that logs the writes of Pod statuses, each before its answer."""
+    return [
+        f"--audit-policy-file={layout.audit_policy}",
+        f"--audit-log-path={layout.audit_log}",
+        "--audit-log-mode=blocking",
     ]
 
 

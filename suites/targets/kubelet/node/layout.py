@@ -67,6 +67,16 @@ class Layout:
         """The key for the tokens of service accounts."""
         return self.root / "pki" / "service-accounts.key"
 
+    @property
+    def audit_policy(self) -> Path:
+        """The audit policy of the API server."""
+        return self.root / "pki" / "audit-policy.json"
+
+    @property
+    def audit_log(self) -> Path:
+        """The audit log of the API server."""
+        return self.logs_dir / "audit.log"
+
     def kubeconfig(self, user: str) -> Path:
         """The kubeconfig of one user."""
         return self.root / "pki" / f"{user}.kubeconfig"

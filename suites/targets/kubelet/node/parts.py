@@ -45,7 +45,7 @@ class Parts:
             return cls(
                 keeper,
                 probe,
-                ControlPlane(keeper, binaries, layout, api_port.port),
+                ControlPlane(keeper, binaries, layout, api_port.port, audit=True),
                 Kubelet(keeper, binaries, layout, node_name, outward_address()),
                 NodeReadiness(probe, node_name),
                 kubelet_port.port,

@@ -1,0 +1,63 @@
+"""The audit log of the API server: the writes of Pod statuses by kubelets."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from drahealth.proto.events import StatusWritten
+
+POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {
+            "level": "Metadata",
+            "verbs": ["patch", "update"],
+            "resources": [{"group": "", "resources": ["pods/status"]}],
+            "userGroups": ["system:authenticated"],
+        },
+        {"level": "None"},
+    ],
+}
+"""The policy of the API server, of kind audit.k8s.io/v1 Policy."""
+
+_INVALID = (400, 413, 422)
+"""Codes of requests that are wrong in themselves. Conflicts, for example, are not."""
+
+
+class AuditLog:
+    """The audit log at `path`, one JSON object a line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+
+    def skip(self) -> None:
+        """Ignore all writes so far."""
+        self._read = self._path.stat().st_size if self._path.exists() else 0
+
+    def status_writes(self) -> Iterator[StatusWritten]:
+        """The writes of Pod statuses since the last call."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as log:
+            log.seek(self._read)
+            for line in log:
+                if not line.endswith(b"\n"):
+                    return  # the API server is writing it
+                self._read += len(line)
+                yield from status_write(json.loads(line))
+
+
+def status_write(entry: dict[str, Any]) -> Iterator[StatusWritten]:
+    """The write that an entry of the log describes, if a kubelet made it.
+
+    Kubelets do not send unchanged statuses, so each accepted write counts as a change.
+    """
+    code = entry.get("responseStatus", {}).get("code", 0)
+    if not entry["user"]["username"].startswith("system:node:") or (code >= 300 and code not in _INVALID):
+        return
+    target, error = entry["objectRef"], entry["responseStatus"].get("message", "") if code >= 300 else ""
+    yield StatusWritten(target.get("name", ""), target.get("uid", ""), not error, error)
