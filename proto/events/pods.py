@@ -98,7 +98,9 @@ class DevicesHeld:
     pod: str
     uid: str
     devices: tuple[HeldDevice, ...]
+    """Devices of claims, each with its container (empty if no container uses the claim), claim and request."""
     resources: tuple[HeldResource, ...]
+    """Extended resources, each with its container and count."""
 
 
 @dataclass(frozen=True, slots=True)

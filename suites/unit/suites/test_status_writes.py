@@ -1,0 +1,72 @@
+"""The invariants on writes of Pod statuses, and what the audit log says of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drahealth.fakes.cluster.pod_status import status_seen
+from drahealth.proto.events import StatusWritten
+from drahealth.suites.judging import status_writes
+from drahealth.suites.targets.kubelet.node.audit import AuditLog, status_write
+from drahealth.suites.unit.suites.histories import history, pod
+
+
+def written(pod: str = "pod-1", *, changed: bool = True, error: str = "") -> StatusWritten:
+    return StatusWritten(pod, f"uid-of-{pod}", changed, error)
+
+
+def test_each_error_of_a_rejected_status_is_found_once() -> None:
+    records = history(
+        written(), written(error="Too long"), written(error="Too long"), written("pod-2", error="Too long")
+    )
+    assert len(list(status_writes.refused(records))) == 2
+
+
+def test_a_write_without_a_change_is_found_unless_it_was_rejected() -> None:
+    records = history(written(), written(changed=False, error="Too long"), written("pod-2", changed=False))
+    [found] = status_writes.unchanged(records)
+    assert "pod-2" in found
+
+
+def test_unknown_keys_of_a_status_are_found() -> None:
+    element = {"resourceID": "a", "health": "Healthy", "message": "", "temperature": 70}
+    entries = [{"name": "claim:c/gpu", "resources": [element], "since": "today"}]
+    status = {"initContainerStatuses": [{"name": "first", "allocatedResourcesStatus": entries}]}
+    seen = status_seen({"metadata": {"name": "pod-1", "uid": "u"}, "status": status})
+    found = list(status_writes.unknown_keys(history(seen, seen, pod())))
+    assert found == ["pod pod-1 showed claim:c/gpu.since", "pod pod-1 showed claim:c/gpu.a.temperature"]
+
+
+def entry(code: int = 200, user: str = "system:node:node-a", message: str = "") -> dict[str, Any]:
+    target = {"resource": "pods", "subresource": "status", "name": "pod-1", "uid": "uid-of-pod-1"}
+    return {"user": {"username": user}, "objectRef": target, "responseStatus": {"code": code, "message": message}}
+
+
+@pytest.mark.parametrize(
+    ("logged", "expected"),
+    [
+        (entry(), [written()]),
+        (entry(422, message="Too long"), [written(changed=False, error="Too long")]),
+        (entry(409, message="Conflict"), []),
+        (entry(user="system:kube-scheduler"), []),
+    ],
+)
+def test_an_entry_of_the_audit_log_is_a_write_if_a_kubelet_made_it(
+    logged: dict[str, Any], expected: list[StatusWritten]
+) -> None:
+    assert list(status_write(logged)) == expected
+
+
+def test_an_audit_log_is_read_from_where_it_was_left_and_by_whole_lines(tmp_path: Path) -> None:
+    path, line = tmp_path / "audit.log", json.dumps(entry())
+    log = AuditLog(path)
+    assert list(log.status_writes()) == []
+    path.write_text(f"{line}\n{line}\n{line[:20]}")
+    assert len(list(log.status_writes())) == 2
+    path.write_text(f"{line}\n{line}\n{line}\n{line}\n")
+    assert len(list(log.status_writes())) == 2
+    path.write_text(path.read_text() + f"{line}\n")
+    log.skip()
+    assert list(log.status_writes()) == []
