@@ -52,7 +52,10 @@ def test_a_story_checks_only_requirements_of_its_scenario() -> None:
 
 @pytest.mark.parametrize("issue", ISSUES, ids=lambda issue: f"{issue.id} {issue.requirement}")
 def test_the_assertion_of_a_known_issue_occurs_in_the_code(issue: KnownIssue) -> None:
-    judged = [*STORIES, *judging(SUITES / "story" / "node.py")]
+    throughout = [
+        ("", name, "holds throughout") for name, entry in requirements().items() if entry.judged == "invariant"
+    ]
+    judged = [*STORIES, *judging(SUITES / "story" / "node.py"), *throughout]
     assert (issue.requirement, issue.assertion) in {(name, words) for _, name, words in judged}
 
 
@@ -72,7 +75,7 @@ def test_a_known_issue_names_existing_releases_and_its_frequency() -> None:
 
 
 def test_one_known_issue_covers_an_assertion_per_release() -> None:
-    covered = [(profile, i.requirement, i.assertion) for profile in PROFILES for i in known_issues(profile)]
+    covered = [(profile, i.requirement, i.assertion, i.scenario) for profile in PROFILES for i in known_issues(profile)]
     assert len(covered) == len(set(covered))
 
 
