@@ -4,7 +4,7 @@ The writer and the JSON Schema derive from these types, so they cannot differ.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -96,8 +96,22 @@ class Report:
         verdicts = {one.verdict for one in self.requirements if one.level == "MUST"}
         if Verdict.FAIL in verdicts and self.exit_code == 0:
             return "`exit_code` must not be 0 for a violated MUST"
-        if self.certificate and self.certificate.certified and verdicts & set(OPEN):
+        if self.exit_code == 0 and not (self.complete or self.partial):
+            return "`exit_code` must not be 0 for a run without its end"
+        return self._contradiction_of_certificate(verdicts) if self.certificate else ""
+
+    def _contradiction_of_certificate(self, verdicts: Set[Verdict]) -> str:
+        """The same of the certificate; `verdicts` are those on the MUSTs."""
+        found = self.certificate
+        assert found
+        if found.certified and verdicts & set(OPEN):
             return "`certified` must be false if a MUST is violated or not tested"
+        if found.certified and (self.exit_code != 0 or not self.complete):
+            return "`certified` must be false for a run that failed, or that did not reach its end"
+        if self.verdict != found.text or found.text.startswith("certified ") != found.certified:
+            return "`verdict` and the text of the certificate differ from `certified`"
+        if str(found.judged) < self.run.started[: len("2026-11-22")]:
+            return "the certificate was judged before the run started"
         return ""
 
 
