@@ -122,7 +122,8 @@ def check_program(settings: Settings) -> None:
     if "/" in program:
         program = str((settings.working_directory or Path.cwd()) / program)
     if shutil.which(program) is None:
-        raise ConfigurationError(f"cannot run {program}", "correct `command` of the driver profile")
+        hint = "set `command` of the driver profile to a program of this machine; drahealth does not pull images"
+        raise ConfigurationError(f"cannot run {program}", hint)
 
 
 def _print(line: str) -> None:

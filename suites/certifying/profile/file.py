@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from drahealth.suites.certifying.profile.model import (
     DriverSection,
     HelperSection,
 )
+from drahealth.suites.certifying.profile.pod import PodStart, objects_beside, pod_start
 from drahealth.suites.certifying.profile.toml_document import toml_document
 from drahealth.suites.checking.faults import strings
 from drahealth.suites.checking.subject.places import NAMES, placeholders_in
@@ -44,6 +46,8 @@ class ProfileFile:
     """The objects for the API server."""
     claim: tuple[Object, ...]
     """The user's claims with their DeviceClasses; empty for claims of drahealth."""
+    pod: PodStart | None = None
+    """What the container of the driver's Pod starts; None without a Pod."""
 
     @property
     def name(self) -> str:
@@ -72,12 +76,18 @@ def read_profile(path: Path) -> ProfileFile:
         raise FileError(str(path), [*error.problems, *problems]) from None
     if problems:
         raise FileError(str(path), problems)
+    objects = tuple(one for name in profile.api_server.objects for one in api_objects(folder / name))
+    pod = None
+    if name := profile.driver.pod:
+        pod = pod_start(folder / name, profile.driver.container, objects)
+        objects = (*objects, *objects_beside(folder / name, pod))
     return ProfileFile(
         path,
         hashlib.sha256(content).hexdigest(),
         profile,
-        tuple(one for name in profile.api_server.objects for one in api_objects(folder / name)),
+        objects if profile.api_server.kind != "none" or profile.api_server.kubeconfig else (),
         claim_objects([folder / name for name in profile.claim.manifests]),
+        pod,
     )
 
 
@@ -99,6 +109,7 @@ def _mistakes(document: Document, folder: Path) -> Iterator[Finding]:
     where = folder / driver.get("working-directory", ".")
     if not where.is_dir():
         yield ("driver", "working-directory"), f"{where} is no directory"
+    yield from _pod_mistakes(data, folder)
     yield from _fault_mistakes(data.get("fault"), folder)
     names = valid_fields(ApiServerSection, data.get("api-server"), ["objects"]).get("objects", ())
     for number, name in enumerate(names):
@@ -112,6 +123,30 @@ def _mistakes(document: Document, folder: Path) -> Iterator[Finding]:
     yield from wrong
     if names and not wrong and CLAIMS.kind not in {one["kind"] for one in claim_objects([folder / n for n in names])}:
         yield ("claim", "manifests"), "the files have neither a ResourceClaim nor a ResourceClaimTemplate"
+
+
+def _pod_mistakes(data: dict[str, Any], folder: Path) -> Iterator[Finding]:
+    """Mistakes in the manifest of the driver's Pod, and a missing command."""
+    given = valid_fields(DriverSection, data.get("driver"), ["pod", "container", "command"])
+    if not (name := given.get("pod")):
+        return
+    names = valid_fields(ApiServerSection, data.get("api-server"), ["objects"]).get("objects", ())
+    starts: list[PodStart] = []
+
+    def reading(path: Path) -> None:
+        with suppress(FileError, OSError):  # `objects` reports these
+            objects = [one for each in names for one in api_objects(folder / each)]
+            path = path.absolute()
+        starts.append(pod_start(path, given.get("container", ""), objects))
+        objects_beside(path, starts[0])
+
+    place: Place = ("driver", "pod")
+    yield from _file(folder / name, reading, place)
+    for start in starts:
+        if not (start.command or given.get("command")):
+            yield place, f"the container has no command; set command of [driver], as image {start.image} has it"
+        for word in (*start.command, *start.arguments, *start.environment.values()):
+            yield from _placeholders(word, place)
 
 
 def _fault_mistakes(data: Any, folder: Path) -> Iterator[Finding]:

@@ -58,6 +58,11 @@ class DriverSection(Section):
     """The driver's name, which is also the name of {driver_dir}."""
     command: tuple[Text, ...] = Field(default=(), examples=[["./my-driver", "--registry={registry_dir}"]])
     """Program and arguments, with placeholders."""
+    pod: Text | None = Field(default=None, examples=["driver.yaml"])
+    """YAML file with the Pod, DaemonSet or Deployment of the driver: its container gives arguments, variables and
+    volumes, and the command if there is no other."""
+    container: StrictStr = ""
+    """Name of the container in the Pod; default: the first one."""
     running: RunningDriver | None = Field(
         default=None, examples=[{"registry-dir": "/var/lib/kubelet/plugins_registry"}]
     )
@@ -71,10 +76,12 @@ class DriverSection(Section):
 
     @model_validator(mode="after")
     def _starts_or_runs(self) -> "DriverSection":
-        if bool(self.command) == bool(self.running):
-            raise ValueError("set either command or running")
+        if bool(self.command or self.pod) == bool(self.running):
+            raise ValueError("set either command, pod or running")
+        if self.container and not self.pod:
+            raise ValueError("container needs pod")
         if self.kind == "device-plugin" and (self.running or self.name):
-            raise ValueError("a device plugin needs a command, and cannot have running or name")
+            raise ValueError("a device plugin needs a command or a pod, and cannot have running or name")
         started = self.model_fields_set & {"environment", "working_directory", "grace", "name"}
         if self.running and started:
             names = ", ".join(sorted(name.replace("_", "-") for name in started))
@@ -200,6 +207,8 @@ class DriverProfile(Section):
     def _fits_the_driver(self) -> "DriverProfile":
         if self.driver.running and self.api_server.model_fields_set:
             raise ValueError("[api-server] is for a driver that drahealth starts; set kubeconfig of driver.running")
+        if self.driver.pod and self.sandbox and "mount" not in self.sandbox.namespaces:
+            raise ValueError('the volumes of a Pod need the namespace "mount"')
         if self.driver.running and (self.sandbox or self.helper):
             raise ValueError("[sandbox] and [[helper]] are for a driver that drahealth starts")
         return self

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from drahealth.suites.certifying.profile.file import ProfileFile
-from drahealth.suites.certifying.profile.model import HelperSection, RunningDriver
+from drahealth.suites.certifying.profile.model import HelperSection, RunningDriver, SandboxSection
 from drahealth.suites.checking.ledger import Level
-from drahealth.suites.checking.sandbox.declared import Helper, Sandbox
+from drahealth.suites.checking.sandbox.declared import SERVICE_ACCOUNT_DIR, Helper, Sandbox, Volume
 from drahealth.suites.checking.settings import CDI_DIRS, DEADLINE, DriverApiServer, Settings
 
 
@@ -21,12 +21,16 @@ def settings_of(
     profile, driver = file.profile, file.profile.driver
     kind = api_server or ("kubeconfig" if profile.api_server.kubeconfig else profile.api_server.kind)
     running = driver.running or RunningDriver.model_construct()
+    command, environment = driver.command, driver.environment
+    if file.pod:
+        command = (*(driver.command or file.pod.command), *file.pod.arguments)
+        environment = {**file.pod.environment, **environment}
     return Settings(
-        command=driver.command,
+        command=command,
         subject="device-plugin" if driver.kind == "device-plugin" else "dra-driver",
-        environment=driver.environment,
+        environment=environment,
         driver_name=driver.name,
-        working_directory=file.folder / driver.working_directory if driver.command else None,
+        working_directory=file.folder / driver.working_directory if command else None,
         grace=driver.grace,
         registry_dir=_path(file, running.registry_dir),
         socket=_path(file, running.socket),
@@ -38,7 +42,7 @@ def settings_of(
         objects=file.objects,
         claim=file.claim,
         claim_devices=profile.claim.devices,
-        sandbox=Sandbox(profile.sandbox.namespaces, profile.sandbox.private) if profile.sandbox else None,
+        sandbox=_sandbox(file),
         helpers=tuple(_helper(one) for one in profile.helper),
         sequential=not profile.abilities.several_processes,
         faults=tuple(one.fault(file.folder) for one in profile.fault),
@@ -49,6 +53,18 @@ def settings_of(
         profile=file.name,
         profile_sha256=file.sha256,
     )
+
+
+def _sandbox(file: ProfileFile) -> Sandbox | None:
+    """The sandbox of the profile. A driver that starts as its Pod says always has one, for its volumes."""
+    section = file.profile.sandbox
+    if section is None and file.pod is None:
+        return None
+    declared = section or SandboxSection(private=())
+    if file.pod is None:
+        return Sandbox(declared.namespaces, declared.private)
+    account = Volume(SERVICE_ACCOUNT_DIR, files=(("namespace", file.pod.namespace),))
+    return Sandbox(declared.namespaces, declared.private, (*file.pod.volumes, account))
 
 
 def _helper(section: HelperSection) -> Helper:

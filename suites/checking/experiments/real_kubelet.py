@@ -163,7 +163,9 @@ async def _in_sandbox(
     """Shows the directories of the kubelet and its API server in the driver's sandbox. Raises HarnessError."""
     old = lab.subject.places
     kubeconfig = await _served_in_sandbox(lab, sandbox, access)
-    places = replace(places, kubeconfig=kubeconfig, more_cdi_dirs=old.more_cdi_dirs)
+    places = replace(
+        places, kubeconfig=kubeconfig, more_cdi_dirs=old.more_cdi_dirs, service_account=old.service_account
+    )
     if not old.seen:  # without a mount namespace it sees the paths of this machine
         return places
     for folder, directory in ((places.kubelet_dir, KUBELET_DIR), (device_plugins, f"{KUBELET_DIR}/device-plugins")):
@@ -182,6 +184,8 @@ async def _served_in_sandbox(lab: Lab, sandbox: RunningSandbox, access: Access) 
     lab.subject.kept.push_async_callback(gateway.stop)
     await gateway.start(kubeconfig)
     setup.hide(gateway.token)
+    if account := lab.subject.places.service_account:
+        gateway.write_service_account(account)
     return kubeconfig
 
 

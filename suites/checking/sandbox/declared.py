@@ -27,6 +27,21 @@ READY_LIMIT = 30.0
 _SHARED = ("/proc", "/sys")
 
 
+SERVICE_ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where programs in Pods look for access to the API server. Source: Kubernetes, "Accessing the API from a Pod"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """What is mounted in a sandbox at a path: a directory of the node, or an own one with these files."""
+
+    path: str
+    source: str = ""
+    """The directory of the node; empty for an own one."""
+    files: tuple[tuple[str, str], ...] = ()
+    """Relative paths and contents."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sandbox:
     """What a driver process and its helpers have of their own. Raises ConfigurationError for invalid values."""
@@ -36,6 +51,9 @@ class Sandbox:
     `pid`: all processes end with the sandbox. `user`: the user is root inside, without rights outside."""
     private: tuple[str, ...] = ()
     """Further directories that are private: empty at the start, except /dev, which has the devices of containers."""
+
+    volumes: tuple[Volume, ...] = ()
+    """The volumes of the driver's Pod. A directory of the node that is not private is that of this machine."""
 
     def __post_init__(self) -> None:
         for name in self.namespaces:
@@ -54,7 +72,8 @@ class Sandbox:
         """All private directories as drivers see them; empty without a mount namespace."""
         if "mount" not in self.namespaces:
             return ()
-        return tuple(dict.fromkeys((*ALWAYS_PRIVATE, *self.private)))
+        own = (one.path for one in self.volumes if not one.source)
+        return tuple(dict.fromkeys((*ALWAYS_PRIVATE, *self.private, *own)))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from drahealth.fakes.cluster.api_server.request_bodies import BODY_LIMIT
 from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
 from drahealth.fakes.cluster.api_server.routes import status_response
 from drahealth.fakes.cluster.clients.access import Access
+from drahealth.fakes.program.atomic import replace_file
 from drahealth.suites.checking.sandbox.sockets import bound
 
 _CLAIM = re.compile(r"/apis/resource\.k8s\.io/[^/]+/namespaces/(?P<namespace>[^/]+)/resourceclaims/(?P<name>[^/]+)")
@@ -70,6 +71,11 @@ class Gateway:
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
         self._credentials.write_kubeconfig(kubeconfig, self.url)
         await self.up()
+
+    def write_service_account(self, folder: Path) -> None:
+        """Writes the files that a program in a Pod has for its API server, readable by this user only."""
+        for name, text in (("token", self._credentials.token), ("ca.crt", self._credentials.authority)):
+            replace_file(folder / name, text.encode())
 
     async def stop(self) -> None:
         """Closes all connections, and releases the port."""

@@ -130,6 +130,8 @@ async def _started(
         gateway = await _gateway(access, running.bound if running else bound_here, records)
         stack.push_async_callback(gateway.stop)
         await gateway.start(kubeconfig)
+        if places.service_account:
+            gateway.write_service_account(places.service_account)
     return Subject(
         label,
         places,

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from drahealth.fakes.cluster.api_server.credentials import LOOPBACK
 from drahealth.fakes.hints import near
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets.api_servers.root_directory import port_in
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
@@ -34,6 +36,9 @@ class Places:
     """Further directories of CDI specs of a running driver."""
     seen: tuple[tuple[Path, Path], ...] = ()
     """For a driver in a sandbox: its directories as it sees them, and where each of them is outside."""
+
+    service_account: Path | None = None
+    """The folder of the service account that the driver sees as in a Pod; None if it runs as a program."""
 
     @property
     def cdi_dirs(self) -> tuple[Path, ...]:
@@ -75,9 +80,15 @@ class Places:
         }
 
     def environment(self) -> dict[str, str]:
-        """Variables that many drivers read."""
+        """Variables that many drivers read. A driver that starts as in a Pod has only those of a Pod.
+
+        KUBECONFIG is always set, so that a driver never uses the kubeconfig of the user.
+        """
+        if self.service_account:
+            port = str(port_in(self.kubeconfig)) if self.kubeconfig else ""
+            return {"KUBECONFIG": "", "KUBERNETES_SERVICE_HOST": LOOPBACK, "KUBERNETES_SERVICE_PORT": port}
         found = {"NODE_NAME": self.node_name, "CDI_ROOT": str(self.inside(self.cdi_dir))}
-        return found | ({"KUBECONFIG": str(self.kubeconfig)} if self.kubeconfig else {})
+        return found | {"KUBECONFIG": str(self.kubeconfig or "")}
 
     def make(self) -> None:
         """Creates the directories. Raises OSError."""
