@@ -33,6 +33,8 @@ GRACE = 5.0
 SLOWNESS = 4.0
 """An experiment is ended after this many times its usual duration, and half a minute."""
 
+NOT_IN_THE_CLUSTER = "; drahealth runs no Pod in the cluster of the kubeconfig, so the driver had another API server"
+"""What is added to the reason why an experiment with Pods has no result."""
 REASON_LIMIT = 1000
 """Characters of a reason; the cause of a long error is at its end."""
 
@@ -178,6 +180,8 @@ class _Run:
                     outcome, reason = await self._outcome(experiment, subject, facts)
                     if outcome == "incomplete" and subject.started_by_us and subject.running:
                         reason += output_text(subject.output())
+                    if outcome == "incomplete" and self._settings.api_server == "kubeconfig" and not subject.shares_api:
+                        reason += NOT_IN_THE_CLUSTER
             finally:
                 subject.measure_output()
                 self._outcomes[name] = outcome

@@ -47,6 +47,7 @@ async def main(words: Sequence[str]) -> None:
     """Runs a driver until SIGTERM or SIGINT."""
     name, node, kubeconfig, *rest = words
     registry_dir, data_dir, cdi_dir = map(Path, rest)
+    (data_dir / "health").mkdir(exist_ok=True)  # fault adapters make no folder
     driver_class = Healthy if name == HEALTHY else MUTANTS[name].driver
     api = await KubeClient.from_kubeconfig(kubeconfig)
     try:

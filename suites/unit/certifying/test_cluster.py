@@ -11,7 +11,9 @@ from aiohttp import web
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import NODES, SLICES, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.proto.events import ExperimentEnded
 from drahealth.suites.checking.experiments.experiment import Process
+from drahealth.suites.checking.run import run_experiments
 from drahealth.suites.checking.settings import Settings
 from drahealth.suites.checking.subject.cluster import cluster
 from drahealth.suites.checking.subject.laboratory import laboratory
@@ -77,6 +79,17 @@ async def test_only_slices_of_its_node_are_of_a_process(tmp_path: Path) -> None:
 async def test_pods_have_an_api_server_of_their_own(tmp_path: Path) -> None:
     async with subjects(tmp_path, "pod") as (api, found):
         assert (await api.list(NODES), found["pod"].shares_api) == ([], False)
+
+
+async def test_missing_result_about_pods_names_the_other_api_server(tmp_path: Path) -> None:
+    command = ("sh", "-c", "exit 3")
+    async with api_server("memory", tmp_path) as server:
+        kubeconfig, only = await server.kubeconfig(), frozenset({"pod-status", "registration"})
+        settings = Settings(command, api_server="kubeconfig", kubeconfig=kubeconfig, level="core", only=only)
+        evidence = await run_experiments(settings)
+    reasons = {one.experiment: one.what.reason for one in evidence.of(ExperimentEnded)}
+    named = {name: "cluster of the kubeconfig" in reasons[name] for name in only}
+    assert named == {"pod-status": True, "registration": False}
 
 
 async def test_unreachable_cluster_is_an_error_of_the_environment(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ class HealthyPlugin:
     def __init__(self, folder: Path, data_dir: Path, cdi_dir: Path) -> None:
         """`folder` has the kubelet's socket. A device with a file in `data_dir/health` is broken."""
         self.health_dir = data_dir / "health"
+        self.health_dir.mkdir(parents=True, exist_ok=True)  # fault adapters make no folder
         self.cdi_dir = cdi_dir
         self.broken: frozenset[str] = frozenset()
         self.kubelet = folder / KUBELET_SOCKET
