@@ -28,6 +28,8 @@ class SliceWatch:
         self._slices: dict[str, Object] = {}
         self._deleting: set[str] = set()
         self._recording = False
+        self._without_node = False
+        """Whether the driver has slices of no node in an API server of others."""
         self._changes = Changes()
 
     def of_driver(self, driver: str) -> tuple[Object, ...]:
@@ -37,10 +39,13 @@ class SliceWatch:
     async def complete(self, driver: str, limit: float = PUBLISH_LIMIT) -> tuple[Object, ...]:
         """Waits until all pools of the driver are complete, and returns its slices; at the limit, those it has.
 
-        Raises Incomplete if they are of several nodes: then the node of the driver is unknown.
+        Raises Incomplete if they are of several nodes: then the node of the driver is unknown. Also if there are only
+        some of no node in a cluster: they can be of another instance of the driver.
         """
         await self._until(limit, lambda: are_complete(self.of_driver(driver)))
         found = self.of_driver(driver)
+        if not found and self._without_node:
+            raise Incomplete(f"{driver} has only ResourceSlices without a node name, which another instance can own")
         if len(nodes := sorted({str(one["spec"]["nodeName"]) for one in found if one["spec"].get("nodeName")})) > 1:
             raise Incomplete(f"{driver} has ResourceSlices of several nodes: {', '.join(nodes[:5])}; pass --node-name")
         return found
@@ -79,6 +84,8 @@ class SliceWatch:
             await self._lab.subject.clock.sleep(_RETRY)
 
     def _apply(self, event: WatchEvent) -> None:
+        spec = event.object["spec"]
+        self._without_node |= spec.get("driver") == self._driver and not spec.get("nodeName")
         name, old = event.object["metadata"]["name"], self._slices.get(event.object["metadata"]["name"])
         if not self._lab.subject.owns(event.object, self._driver) or (
             old and _revision(old) == _revision(event.object)

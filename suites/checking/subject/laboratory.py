@@ -32,8 +32,10 @@ from drahealth.suites.targets.api_servers.server import ApiServerProcess
 from drahealth.suites.targets.api_servers.serving import api_server
 from drahealth.suites.targets.versions import profile_of
 
-_WITH_PODS = ("pod", "pod-broken")
-"""Processes with Pods: the reference needs an API server of its own, and runs no Pod in the cluster of others."""
+_WITH_KUBELET = ("kubelet", "kubelet-broken")
+"""Processes on a real kubelet, which brings its own API server."""
+_WITH_PODS = ("pod", "pod-broken", *_WITH_KUBELET)
+"""Processes with Pods: none of them uses the cluster of others."""
 
 
 class Records(Protocol):
@@ -119,7 +121,7 @@ async def _started(
     if declared := settings.sandbox:
         running = await stack.enter_async_context(sandbox(declared, private_folders(declared, root), [root]))
     profile = profile_of(settings.kubernetes or DEFAULT_KUBERNETES) if settings.api_server == "real" else KEP
-    if kubeconfig and label not in ("kubelet", "kubelet-broken"):  # a real kubelet brings its own API server
+    if kubeconfig and label not in _WITH_KUBELET:
         if others:
             api, access = others.api, await access_of(others.kubeconfig)
             await create_objects(api, settings.objects, places, others.add)

@@ -1,5 +1,6 @@
 """The user's cluster as the API server of drivers that drahealth starts: nothing of a run stays there."""
 
+import asyncio
 import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -13,6 +14,9 @@ from drahealth.fakes.cluster.api import NODES, SLICES, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.proto.events import ExperimentEnded
 from drahealth.suites.checking.experiments.experiment import Process
+from drahealth.suites.checking.experiments.published import watched_slices
+from drahealth.suites.checking.lab import Facts, Lab
+from drahealth.suites.checking.outcomes import Incomplete
 from drahealth.suites.checking.run import run_experiments
 from drahealth.suites.checking.settings import Settings
 from drahealth.suites.checking.subject.cluster import cluster
@@ -22,6 +26,7 @@ from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.api_servers.serving import api_server
 from drahealth.suites.unit.certifying.test_objects import CONFIG, DEFINITION, GADGET, GADGETS
 from drahealth.suites.unit.checking.test_laboratory import NoRecords
+from drahealth.suites.unit.manager.rig import until
 
 
 @asynccontextmanager
@@ -38,7 +43,7 @@ async def subjects(
 
 
 def slice_of(node: str) -> Object:
-    spec = {"driver": "gpu.example.com", "nodeName": node, "pool": {"name": node}, "devices": []}
+    spec = {"driver": "gpu.example.com", "nodeName": node, "pool": {"name": node or "all"}, "devices": []}
     return {"metadata": {"name": f"{node}-gpus"}, "spec": spec}
 
 
@@ -76,9 +81,27 @@ async def test_only_slices_of_its_node_are_of_a_process(tmp_path: Path) -> None:
         assert owned == [True, False, False]
 
 
-async def test_pods_have_an_api_server_of_their_own(tmp_path: Path) -> None:
-    async with subjects(tmp_path, "pod") as (api, found):
-        assert (await api.list(NODES), found["pod"].shares_api) == ([], False)
+async def test_slices_of_no_node_are_not_judged(tmp_path: Path) -> None:
+    async with subjects(tmp_path, "main") as (api, found):
+        spec = {**slice_of("")["spec"], "allNodes": True, "nodeName": None, "devices": [{"name": "gpu"}]}
+        await api.create(SLICES, {"metadata": {"name": "everywhere"}, "spec": spec})
+        lab = Lab(found["main"], lambda _: None, Facts())
+        async with watched_slices(lab, "gpu.example.com") as watched:
+            waiting = asyncio.create_task(watched.complete("gpu.example.com"))
+            clock = lab.subject.clock
+            assert isinstance(clock, JumpClock)
+            await until(lambda: watched._without_node)
+            while not waiting.done():
+                clock.jump(1)
+                await asyncio.sleep(0)
+            with pytest.raises(Incomplete, match="without a node name"):
+                waiting.result()
+
+
+@pytest.mark.parametrize("label", ["pod", "pod-broken", "kubelet", "kubelet-broken"])
+async def test_pods_have_an_api_server_of_their_own(tmp_path: Path, label: Process) -> None:
+    async with subjects(tmp_path, label) as (api, found):
+        assert (await api.list(NODES), found[label].shares_api) == ([], False)
 
 
 async def test_missing_result_about_pods_names_the_other_api_server(tmp_path: Path) -> None:
