@@ -159,5 +159,5 @@ EXPERIMENTS: dict[str, Experiment] = {
     )
 }
 """All experiments by name, in the order of a run."""
-REAL_KUBELET = frozenset({"kubelet-pod-status", "kubelet-pod-faults"})
+REAL_KUBELET = frozenset({"kubelet-pod-status", "kubelet-pod-faults", "plugin-kubelet-pod"})
 """The experiments that run a real kubelet."""

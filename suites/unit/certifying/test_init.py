@@ -16,7 +16,7 @@ from drahealth.suites.certify_command.running_driver import describe
 from drahealth.suites.certifying.profile.file import read_profile
 from drahealth.suites.certifying.profile.model import DriverProfile
 from drahealth.suites.certifying.profile.settings import settings_of
-from drahealth.suites.certifying.profile.starting import NAMES
+from drahealth.suites.certifying.profile.starting import NAMES, starting_profile
 from drahealth.suites.certifying.profile.template import driver_profile
 from drahealth.suites.checking.settings import NO_FAULTS, Settings
 from drahealth.suites.errors import ConfigurationError
@@ -73,8 +73,17 @@ def test_starting_profile_is_accepted_by_plan_and_labelled(name: str, tmp_path: 
     path = tmp_path / "mine.toml"
     write_starting_profile(name, path)
     settings = settings_of(read_profile(path))
-    assert {reason for one in planned_requirements(settings) for reason in one.reasons} <= {NO_FAULTS}
+    reasons = {reason for one in planned_requirements(settings) for reason in one.reasons}
     assert "Not verified here" in path.read_text()
+    assert (bool(settings.faults), NO_FAULTS in reasons) == ((False, True) if name == "cpu" else (True, False))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_fault_of_a_starting_profile_is_labelled(name: str) -> None:
+    lines = next(iter(starting_profile(name).values())).splitlines()
+    assert {line for line in lines if line.startswith("[[fault]]")} <= {
+        "[[fault]] # not verified here, as the rest of this file"
+    }
 
 
 def test_existing_file_of_a_starting_profile_is_kept(tmp_path: Path) -> None:
