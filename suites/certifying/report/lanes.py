@@ -106,8 +106,11 @@ def _has_news(stream: Stream) -> bool:
 
 
 def _device(resource: str, known: Iterable[str]) -> str:
-    """The device of a resource ID, which is driver/pool/device or a CDI device ID; the ID itself if it is unknown."""
-    name = resource.partition("/")[2] if "=" not in resource else resource.rpartition("=")[2]
+    """The device of a resource ID; the ID itself if it is unknown.
+
+    It is driver/pool/device, a CDI device ID, or the ID of a device of a device plugin.
+    """
+    name = resource.rpartition("=")[2] if "=" in resource else resource.partition("/")[2] or resource
     found = [device for device in known if name in (device, _last(device))]
     return found[0] if len(found) == 1 else resource
 

@@ -117,6 +117,17 @@ def test_device_that_vanishes_from_a_device_plugins_list_has_no_health() -> None
     assert (spans(lanes, "a"), spans(lanes, "b")) == ([(1, 2, HEALTHY)], [(1, 2, HEALTHY)])
 
 
+def test_fault_list_and_pod_status_of_a_device_plugin_share_a_lane() -> None:
+    shown = ResourceStatus("example.com/gpu", (ResourceHealth("a", UNHEALTHY),))
+    status = StatusSeen("pod-1", "uid", "Running", (ContainerSeen("main", "running", 0, (shown,)),))
+    resource, device = "example.com/gpu", PluginDevice("a")
+    injected = FaultInjected("main", "hot", "break", resource, "a", "write f", "forced", "Unhealthy", 1, "done", 0.1)
+    listed, started = ListReceived(resource, "", "s", 9, (device,)), ExperimentStarted("main")
+    lanes = lanes_of(run((0, "pod", started), (1, "pod", listed), (2, "pod", injected), (3, "pod", status)))
+    ((lane,),) = (group.lanes for group in lanes)
+    assert (lane.name, len(lane.bars)) == ("example.com/gpu/a", 3)
+
+
 @pytest.mark.parametrize(("health", "bars"), [(HEALTHY, 0), (UNHEALTHY, 1)])
 def test_stream_of_a_moment_has_bars_only_if_a_device_is_not_healthy(health: Health, bars: int) -> None:
     (group, *_) = (*lanes_of(run(*watch(report(0.1, "a", health=health), end=0.3))), None)

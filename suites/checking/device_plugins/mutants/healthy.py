@@ -49,6 +49,8 @@ class HealthyPlugin:
         self.health_dir.mkdir(parents=True, exist_ok=True)  # fault adapters make no folder
         self.cdi_dir = cdi_dir
         self.broken: frozenset[str] = frozenset()
+        self.was_broken = False
+        """Whether a device was ever broken from outside: then the plugin no longer changes any by itself."""
         self.kubelet = folder / KUBELET_SOCKET
         self.path = folder / f"{self.name}.sock"
         self.stopped = asyncio.Event()
@@ -72,6 +74,7 @@ class HealthyPlugin:
 
     async def start(self) -> None:
         """Opens the socket, writes the CDI spec, and registers."""
+        self.health_dir.mkdir(exist_ok=True)
         await self.socket.start()
         self.write_cdi_spec()
         self.spawn(self.keep_registered())
@@ -193,7 +196,8 @@ class HealthyPlugin:
         await asyncio.sleep(self.change)
         while self.change:
             await asyncio.sleep(self.change)
-            if not self.health_dir.exists():
+            self.was_broken |= any(self.health_dir.iterdir())
+            if not self.was_broken:
                 self.sick = not self.sick
                 self.wake()
 
@@ -206,6 +210,7 @@ class HealthyPlugin:
         """Lists devices that are broken or healed from outside."""
         while True:
             await asyncio.sleep(_LOOK)
+            self.was_broken |= any(self.health_dir.iterdir())
             found = self.files()
             if found != self.broken:
                 self.broken = found
