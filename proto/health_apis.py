@@ -144,7 +144,10 @@ HEALTH_APIS = {health_api.name: health_api for health_api in (V1, V1ALPHA1, NODE
 """Every health API by its name, in the order in which a kubelet prefers them (W-18)."""
 
 RELEASED = (V1.advertised, V1ALPHA1.advertised)
-"""The services of Kubernetes releases, which plugins advertise by default."""
+"""The services of Kubernetes releases. A driver on the library `fakes.kubelet_plugin` advertises them by default."""
+
+SERVED_BY_FAKES = (*RELEASED, NODE_HEALTH.advertised)
+"""The services that a fake driver advertises by default: the released ones, and that of the KEP's text."""
 
 
 def of_service(advertised: str) -> tuple[HealthApi, ...]:

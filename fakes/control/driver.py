@@ -18,7 +18,14 @@ from drahealth.fakes.control.commands.streams import StreamControl
 from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.inventory.cdi import SHARED, cdi_id
 from drahealth.fakes.inventory.devices import Device, Inventory
-from drahealth.proto.health_apis import HEALTH_APIS, RELEASED, HealthApi, check_advertised, check_served, full_name
+from drahealth.proto.health_apis import (
+    HEALTH_APIS,
+    SERVED_BY_FAKES,
+    HealthApi,
+    check_advertised,
+    check_served,
+    full_name,
+)
 from drahealth.proto.services import PREPARE
 
 _INSTANCE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -76,7 +83,7 @@ class DriverOptions:
     """Pool of the devices; empty: the node's name."""
     dra_versions: tuple[str, ...] = tuple(PREPARE)
     """Advertised versions of the node service. The driver serves those that exist."""
-    health_apis: tuple[str, ...] = RELEASED
+    health_apis: tuple[str, ...] = SERVED_BY_FAKES
     """Advertised services of health APIs, such as v1alpha1.NodeHealth."""
     served_health_apis: tuple[str, ...] | None = None
     """Served health APIs, by their names in `HEALTH_APIS`; None: all of the advertised services."""

@@ -82,7 +82,8 @@ class Run:
     about: str
     """A short description of the target."""
     health_api: str | None = None
-    """The only health API of the drivers; None for the default ones, v1 and v1alpha1."""
+    """The only health API of the drivers; `all` if each scenario was played over one after the other; None for the
+    default ones."""
     results: list[Result] = field(default_factory=list)
     interrupted: bool = False
     """Whether it ended before all its scenarios had run."""

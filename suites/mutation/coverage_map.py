@@ -46,6 +46,10 @@ class _Contexts:
         self._coverage = coverage
         self.seconds: dict[str, float] = {}
 
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Only the default health API: the changed modules run the same lines over the others."""
+        items[:] = [item for item in items if "[" not in item.name]
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
         self._coverage.switch_context(item.name)

@@ -13,7 +13,6 @@ from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Configuration, Launch, SharedEnvironment, TargetDefinition
-from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.shared_options import HEALTH_API
 from drahealth.suites.targets.target import Target
 
@@ -25,7 +24,9 @@ class Options:
     definition: TargetDefinition
     configuration: Configuration
     health_api: HealthApi | None = None
-    """The only health API of the drivers; None: those that were released."""
+    """The only health API of the drivers; None: all that a fake driver serves."""
+    every_health_api: bool = False
+    """Each scenario is played over one health API after the other."""
 
     @classmethod
     def make(cls, given: Mapping[str, str | None]) -> "Options":
@@ -33,7 +34,10 @@ class Options:
         definition = registry.definition(given.get("target") or registry.default())
         values = registry.values(definition, "run", given)
         configuration = definition.configure(values)
-        return cls(definition, configuration, _health_api(values, configuration))
+        chosen = values.get(HEALTH_API)
+        if chosen == "all":
+            return cls(definition, configuration, every_health_api=True)
+        return cls(definition, configuration, _supported(chosen, configuration))
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Options":
@@ -61,10 +65,22 @@ class Options:
         """The capabilities that the target lacks as it is configured, each with the reason."""
         return {**self.definition.missing, **self.configuration.missing}
 
+    def health_apis(self, *, basic: bool) -> tuple[HealthApi | None, ...]:
+        """The health APIs over which a scenario is played, one after the other; None: the default of fake drivers.
+
+        The kubelet prefers the first API that it supports, so the default is this one.
+        """
+        called = self.profile.called_apis
+        if self.every_health_api:
+            return called
+        repeated = basic and self.health_api is None and self.definition.plays_every_health_api
+        return (None, *called[1:]) if repeated else (self.health_api,)
+
     @property
     def about(self) -> str:
         """A short description of the target."""
         over = f", health over {self.health_api.name}" if self.health_api else ""
+        over = ", each health API in turn" if self.every_health_api else over
         return f"{self.configuration.title}{over}"
 
     @property
@@ -75,6 +91,7 @@ class Options:
     def flags_as(self, prefix: str) -> str:
         """The same with another prefix before the names, such as that of the pytest options."""
         over = {HEALTH_API.name: self.health_api.name} if self.health_api else {}
+        over = {HEALTH_API.name: "all"} if self.every_health_api else over
         pairs = {"target": self.target, **self.configuration.flags, **over}.items()
         return shlex.join(word for name, value in pairs for word in (f"{prefix}{name}", value))
 
@@ -87,9 +104,8 @@ class Options:
         return self.configuration.share(launch)
 
 
-def _health_api(values: Values, configuration: Configuration) -> HealthApi | None:
-    """Raises ConfigurationError for one that the kubelet of the target does not know."""
-    chosen = values.get(HEALTH_API)
+def _supported(chosen: HealthApi | None, configuration: Configuration) -> HealthApi | None:
+    """Raises ConfigurationError for a health API that the kubelet of the target does not know."""
     spoken = configuration.profile.called_apis
     if chosen is not None and chosen not in spoken:
         raise ConfigurationError(

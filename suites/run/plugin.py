@@ -74,6 +74,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         _take_over(session.config)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Scenarios can be played over several health APIs."""
+    if hasattr(metafunc.function, "scenario") and "node" in metafunc.fixturenames:
+        from drahealth.suites.run.health_api_runs import play_over_health_apis  # only now: it imports all the rest
+
+        play_over_health_apis(metafunc)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if any(hasattr(getattr(item, "function", None), "scenario") for item in items):

@@ -6,8 +6,8 @@ A scenario that failed only by known issues is an expected failure, with their I
 
 import hashlib
 import os
-from collections.abc import Generator, Iterable
-from dataclasses import asdict
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.proto.clock import SystemClock
+from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.history import Header, dump_lines
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 from drahealth.suites.judging import history_text
@@ -25,8 +26,10 @@ from drahealth.suites.judging.report import Outcome, Result, Run
 from drahealth.suites.judging.violation import STEP_FAILED, Violation
 from drahealth.suites.output_paths import check_output_file, check_output_folder
 from drahealth.suites.run.catalogue import scenarios_folder
+from drahealth.suites.run.health_api_runs import health_api_of, suffix
 from drahealth.suites.run.scenario import Scenario, scenario_of
 from drahealth.suites.run.session import PLAYED, Played, Session
+from drahealth.suites.targets.capabilities import Capability
 
 
 class Reporting:
@@ -42,8 +45,8 @@ class Reporting:
         except ConfigurationError as error:
             raise pytest.UsageError(str(error)) from None
         options = self._session.options
-        self._about = (options.health_api, options.missing)
-        self.run = Run(options.target, options.about, options.health_api.name if options.health_api else None)
+        only = options.health_api.name if options.health_api else None
+        self.run = Run(options.target, options.about, "all" if options.every_health_api else only)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -53,6 +56,7 @@ class Reporting:
         scenario = scenario_of(getattr(item, "function", None))
         if scenario is None:
             return report
+        about, which = self._about(item), suffix(item, self._session.options)
         if call.when == "setup":
             item.user_properties += [("requirement", name) for name in scenario.requirements]
         problem = _error_text(report, call)
@@ -67,13 +71,13 @@ class Reporting:
             outcome = "failed" if call.when == "call" and not _is_harness(call) else "error"
         if call.when == "call" and played:
             outcome, problem = self._judge(item, report, played, outcome, problem)
-        if call.when == "setup" and report.skipped and scenario.beyond(*self._about):
+        if call.when == "setup" and report.skipped and scenario.beyond(*about):
             outcome = "not applicable"
         if call.when == "call" or report.failed or outcome == "not applicable":
-            file, digest = self._keep_history(played) if call.when == "call" and played else ("", "")
+            file, digest = self._keep_history(played, which) if call.when == "call" and played else ("", "")
             result = Result(
-                name=scenario.name,
-                title=scenario.title,
+                name=f"{scenario.name}{which}",
+                title=f"{scenario.title} {which}".rstrip(),
                 requirements=scenario.requirements,
                 outcome=outcome,
                 seconds=round(call.duration, 3),
@@ -82,8 +86,8 @@ class Reporting:
                 problem=problem,
                 history=history_text.format_history(played.node.history.records) if played and report.failed else "",
                 rerun=self._rerun(item) if report.failed else "",
-                beyond=scenario.beyond(*self._about) if outcome == "not applicable" else (),
-                reason=scenario.why_not(*self._about) if outcome == "not applicable" else "",
+                beyond=scenario.beyond(*about) if outcome == "not applicable" else (),
+                reason=scenario.why_not(*about) if outcome == "not applicable" else "",
                 where=getattr(call.excinfo.value, "where", "") if call.excinfo else "",
                 notes=(*played.node.status_changes, *played.node.notes) if played and call.when == "call" else (),
                 history_file=file,
@@ -102,7 +106,7 @@ class Reporting:
         self._session.has_scenarios()
         for item in items:
             scenario = scenario_of(getattr(item, "function", None))
-            if scenario and (reason := scenario.why_not(*self._about)):
+            if scenario and (reason := scenario.why_not(*self._about(item))):
                 item.add_marker(pytest.mark.skip(reason=reason))
 
     @pytest.hookimpl(optionalhook=True)
@@ -153,20 +157,25 @@ class Reporting:
             report.sections.append(("rerun", self._rerun(item)))
         return outcome, problem
 
+    def _about(self, item: pytest.Item) -> tuple[HealthApi | None, Mapping[Capability, str]]:
+        """The health API of the drivers, and what the target lacks."""
+        return health_api_of(item, self._session.options), self._session.options.missing
+
     def _rerun(self, item: pytest.Item) -> str:
         options = self._session.options
         if scenarios_folder().samefile(item.path.parent):
-            return f"drahealth run {options.flags} -k {item.name}"
+            only = replace(options, health_api=health_api_of(item, options), every_health_api=False)
+            return f"drahealth run {only.flags} -k {getattr(item, 'originalname', item.name)}"
         if not isinstance(item, pytest.Function):  # a timeline, of a file
             return f"drahealth play {quote(os.path.relpath(item.path))} {options.flags}"
         return f"pytest {quote(item.nodeid)} {options.flags_as('--drahealth-')}"
 
-    def _keep_history(self, played: Played) -> tuple[str, str]:
+    def _keep_history(self, played: Played, which: str) -> tuple[str, str]:
         """Writes the history file. Returns its path, as seen from the report, and its digest."""
         directory = self._config.getoption("drahealth_histories")
         if not directory:
             return "", ""
-        path = Path(directory, f"{played.scenario.name}.jsonl")
+        path = Path(directory, f"{played.scenario.name}{which.replace('/', '-')}.jsonl")
         records = played.node.history.records
         header = Header.make(played.node.profile.name, SystemClock(), records[0].at if records else None)
         content = "".join(f"{line}\n" for line in dump_lines(header, records)).encode()

@@ -14,6 +14,7 @@ from rich.console import Console
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.ledger import KnownIssue
 from drahealth.suites.run.distribution import WorkerEnvironment, request, shared_file
+from drahealth.suites.run.health_api_runs import health_api_of
 from drahealth.suites.run.options import Options
 from drahealth.suites.run.scenario import Scenario, scenario_of
 from drahealth.suites.story.node import Node
@@ -147,7 +148,7 @@ class Session:
     def begin(self, item: pytest.Item) -> Node:
         """Create a node for a test, with its namespace."""
         scenario = scenario_of(getattr(item, "function", None)) or Scenario(item.name, (), item.name)
-        checked, health_api = scenario.requirements, self.options.health_api
+        checked, health_api = scenario.requirements, health_api_of(item, self.options)
         node = Node(self.target, scenario.title, checked, self.run, needs=scenario.all_needs, health_api=health_api)
         item.stash[PLAYED] = Played(scenario, node, node.deviations, node.stale)
         self.run(node.begin())

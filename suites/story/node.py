@@ -11,7 +11,7 @@ from drahealth.fakes.control.device_plugin import PluginOptions
 from drahealth.fakes.control.driver import DriverOptions, only_health_api
 from drahealth.proto import events
 from drahealth.proto.events import StatusSeen
-from drahealth.proto.health_apis import RELEASED, HealthApi
+from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.suites.errors import reject_old_arguments
 from drahealth.suites.judging import invariants
 from drahealth.suites.judging.ledger import KnownIssue
@@ -142,7 +142,7 @@ class Node(Disruptions):
     @property
     def served_health_apis(self) -> tuple[str, ...]:
         """The names of the health APIs that the drivers of this run serve."""
-        return (self._health_api.name,) if self._health_api else RELEASED
+        return (self._health_api.name,) if self._health_api else tuple(HEALTH_APIS)
 
     async def add_driver(self, options: DriverOptions) -> Driver:
         """Create a driver with exactly these options. It is not started."""

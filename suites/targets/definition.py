@@ -83,6 +83,8 @@ class TargetDefinition:
     """The capabilities that it lacks, each with the reason: a clause without a full stop."""
     configure: Callable[[Values], Configuration]
     """Checks the options together. Raises ConfigurationError."""
+    plays_every_health_api: bool = False
+    """A run without `--health-api` plays the basic scenarios over every health API that the kubelet supports."""
     examine: Callable[[Values, Progress], Iterator[Check]] | None = None
     """Yields the checks of `drahealth doctor` one by one; None: the target runs wherever Python runs."""
     clean: Callable[[bool, Progress], tuple[list[str], list[str]]] | None = None

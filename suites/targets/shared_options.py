@@ -1,6 +1,6 @@
 """Options that several targets declare."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from drahealth.suites.targets.option import Option, choice
 from drahealth.suites.targets.versions import parse_version
@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from drahealth.proto.health_apis import HealthApi
 
 
-def _health_api(name: str) -> "HealthApi":
-    from drahealth.proto.health_apis import HEALTH_APIS  # only here: options are listed without it
+def _health_api(name: str) -> "HealthApi | Literal['all']":
+    from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH  # only here: options are listed without it
 
-    return HEALTH_APIS[choice(*HEALTH_APIS)(name)]
+    chosen = choice(*HEALTH_APIS, "NodeHealth", "all")(name)
+    return "all" if chosen == "all" else HEALTH_APIS.get(chosen, NODE_HEALTH)
 
 
 KUBERNETES = Option(
@@ -31,7 +32,7 @@ DRIVER = Option(
 HEALTH_API = Option(
     "health-api",
     "NAME",
-    "Let drivers serve only this health API; default: v1.DRAResourceHealth and v1alpha1.DRAResourceHealth.",
+    "Let drivers serve only this health API (docs/health-apis.md, or NodeHealth); all: play each scenario over each.",
     _health_api,
     old_names=("flavour",),
 )

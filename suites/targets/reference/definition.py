@@ -20,4 +20,5 @@ DEFINITION = TargetDefinition(
     options=(PROFILE, API_SERVER, KUBERNETES, DRIVER, HEALTH_API),
     missing={},
     configure=_configure,
+    plays_every_health_api=True,
 )

@@ -28,7 +28,7 @@ MAKE: dict[str, Any] = {"id": 1, "call": "make", "args": {"options": {"name": DR
 
 INSTANCE = {
     "instance": "",
-    "health_apis": ["v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"],
+    "health_apis": ["v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth", "v1alpha1.NodeHealth"],
     "heartbeat": 0.0,
     "upgrading": False,
     "stream_faults": [],

@@ -14,7 +14,7 @@ from drahealth.fakes.control.driver import DriverControl
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.control.replies import DriverState
 from drahealth.proto.events import Prepared, Registered, Unprepared
-from drahealth.proto.health_apis import RELEASED
+from drahealth.proto.health_apis import SERVED_BY_FAKES
 from drahealth.proto.services import PREPARE, UNPREPARE
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.unit.endings import PATIENCE
@@ -146,9 +146,9 @@ async def test_its_state_tells_what_it_knows_of_itself(driver: DriverControl, ri
     await rig.call(PREPARE["v1.DRAPlugin"], claims=[reference(claim)])
     async with rig.watch(driver), rig.watch(driver):
         asked, claims = {"v1.DRAResourceHealth": 2}, (claim["metadata"]["uid"],)
-        assert await driver.state() == DriverState(True, True, "", 2, asked, claims, health_apis=RELEASED)
+        assert await driver.state() == DriverState(True, True, "", 2, asked, claims, health_apis=SERVED_BY_FAKES)
     await driver.stop()
-    assert await driver.state() == DriverState(False, False, "", 0, asked, claims, health_apis=RELEASED)
+    assert await driver.state() == DriverState(False, False, "", 0, asked, claims, health_apis=SERVED_BY_FAKES)
 
 
 # -- registration

@@ -9,7 +9,7 @@ from drahealth.fakes.cluster.api import SLICES
 from drahealth.fakes.control.driver import DriverControl
 from drahealth.fakes.hardware.upgrading import begin_upgrade
 from drahealth.proto.events import Unprepared
-from drahealth.proto.health_apis import RELEASED, V1, V1ALPHA1
+from drahealth.proto.health_apis import SERVED_BY_FAKES, V1, V1ALPHA1
 from drahealth.proto.services import GET_INFO, PREPARE, UNPREPARE
 from drahealth.proto.values import Health
 from drahealth.suites.unit.expected_errors import api_error, rpc_error
@@ -153,7 +153,7 @@ async def test_restarted_driver_keeps_its_state(driver: DriverControl, rig: Rig)
     await driver.restart()
     state = await driver.state()
     assert (rig.sockets(), state.running, state.registered) == (OLDER_SOCKETS, True, False)
-    assert (state.faults, state.health_apis) == ({"gpu-0": ("xid/95",)}, RELEASED)
+    assert (state.faults, state.health_apis) == ({"gpu-0": ("xid/95",)}, SERVED_BY_FAKES)
 
 
 # -- what goes wrong

@@ -5,7 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from drahealth.proto.events import StatusSeen
+from drahealth.proto.events import StatusSeen, StreamOpened
+from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.history import read_history
 from drahealth.suites.unit import command_process
 
@@ -85,7 +86,9 @@ def test_scenarios_run_together_with_other_tests_and_asyncio_plugins(pytester: p
             await anyio.sleep(0)
         """
     )
-    run = run_pytest(pytester, ".", *KEP, "-k", "pytest_asyncio or anyio or recovered", "--junitxml=j.xml")
+    run = run_pytest(
+        pytester, ".", *KEP, "-k", "(pytest_asyncio or anyio or recovered) and not v1alpha1", "--junitxml=j.xml"
+    )
     run.assert_outcomes(passed=3)
     run.stdout.fnmatch_lines(["collected *", "drahealth: the reference, profile kep"])
     assert properties(pytester) == [
@@ -155,6 +158,19 @@ def test_a_scenario_that_the_health_api_cannot_carry_is_skipped_with_the_reason(
     assert (scenarios, report["health_api"]) == ({"passed": "", "not applicable": NEEDS_MORE}, DRAFT)
     assert (report["exit_code"], report["requirements"]["TIMEOUT-02"]["verdict"]) == (0, "NOT_APPLICABLE")
     assert ("requirement", "TIMEOUT-02") in properties(pytester)
+
+
+def test_a_plain_run_plays_the_basic_scenarios_over_every_health_api(pytester: pytest.Pytester) -> None:
+    files = ("--drahealth-report=r.json", "--drahealth-histories=h")
+    run = run_pytest(pytester, *KEP, "-k", "recovered or own_timeout", *files)
+    run.assert_outcomes(passed=5)
+    played = json.loads((pytester.path / "r.json").read_text())["scenarios"]
+    recovered, timeout = "test_a_recovered_device_shows_healthy_again", "test_each_device_has_its_own_timeout"
+    others = [f"{recovered}[{api}]" for api in list(HEALTH_APIS)[1:]]
+    assert [one["name"] for one in played] == [recovered, *others, timeout]
+    histories = [read_history(pytester.path / one["history_file"]).records for one in played]
+    opened = [[r.what.health_api for r in records if isinstance(r.what, StreamOpened)] for records in histories]
+    assert [apis[-1] for apis in opened] == [*HEALTH_APIS, "v1.DRAResourceHealth"]
 
 
 def test_a_distributed_run_has_one_report_and_all_histories(pytester: pytest.Pytester) -> None:

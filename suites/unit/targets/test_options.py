@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from drahealth.manager.profile import KEP, PROFILES, V1_34, V1_37
-from drahealth.proto.health_apis import NODE_HEALTH_DRAFT, V1, V1ALPHA1
+from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1
 from drahealth.suites.command import app
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.run.options import Options
@@ -80,6 +80,35 @@ def test_a_real_kubelet_has_the_profile_of_its_release() -> None:
 def test_the_drivers_may_have_a_single_health_api(flags: str, health_api: object) -> None:
     options = made(flags)
     assert (options.health_api, options.flags) == (health_api, flags)
+
+
+def test_the_short_name_of_node_health_is_its_newest_method() -> None:
+    assert made("--target reference --health-api NodeHealth").health_api is NODE_HEALTH
+
+
+@pytest.mark.parametrize(
+    ("flags", "basic", "played"),
+    [
+        ("--target reference", True, (None, V1ALPHA1, NODE_HEALTH, NODE_HEALTH_DRAFT)),
+        ("--target reference", False, (None,)),
+        ("--target reference --profile v1.37", True, (None, V1ALPHA1)),
+        ("--target reference --profile v1.36", True, (None,)),
+        ("--target reference --health-api v1.DRAResourceHealth", True, (V1,)),
+        ("--target reference --health-api all", False, (V1, V1ALPHA1, NODE_HEALTH, NODE_HEALTH_DRAFT)),
+        ("--target kubelet --kubernetes 1.37.1", True, (None,)),
+        ("--target kubelet --kubernetes 1.37.1 --health-api all", True, (V1, V1ALPHA1)),
+    ],
+)
+def test_a_scenario_is_played_over_these_health_apis(flags: str, basic: bool, played: tuple[object, ...]) -> None:
+    assert made(flags).health_apis(basic=basic) == played
+
+
+def test_all_health_apis_are_a_flag_of_the_run() -> None:
+    options = made("--target kubelet --kubernetes 1.37.1 --health-api all")
+    assert (options.flags, options.about) == (
+        "--target kubelet --kubernetes 1.37.1 --health-api all",
+        "a real kubelet, Kubernetes 1.37.1, each health API in turn",
+    )
 
 
 @pytest.mark.parametrize(
