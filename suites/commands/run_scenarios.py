@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from drahealth.suites.commands.console import Live
+from drahealth.suites.commands.interrupted_junit import add_interruption
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.output_paths import check_output_file, check_output_folder
 from drahealth.suites.run.options import Options
@@ -54,6 +55,8 @@ def run_scenarios(
         start = time.monotonic()
         code = pytest.main(arguments, plugins=[live])
         live.close(time.monotonic() - start)
+    if code == pytest.ExitCode.INTERRUPTED and junitxml and Path(junitxml).exists():
+        add_interruption(Path(junitxml))
     return _exit_code(code, live, match)
 
 

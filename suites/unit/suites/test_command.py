@@ -195,7 +195,7 @@ def test_the_list_of_scenarios_has_all_requirements() -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
 def test_an_interrupted_run_stops_its_processes(tmp_path: Path, how: signal.Signals) -> None:
     words = [sys.executable, "-c", LISTENING + COMMAND, "run", "--profile", "v1.34", "-k", "own_timeout"]
-    words += ["--report", str(tmp_path.with_suffix(".json"))]
+    words += ["--report", str(tmp_path.with_suffix(".json")), "--junitxml", str(tmp_path.with_suffix(".xml"))]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as run:
         assert run.stdout
@@ -205,4 +205,5 @@ def test_an_interrupted_run_stops_its_processes(tmp_path: Path, how: signal.Sign
     assert (run.returncode, said.splitlines()[-1]) == (3, "drahealth: interrupted")
     report = json.loads(tmp_path.with_suffix(".json").read_text())
     assert (report["interrupted"], report["exit_code"]) == (True, 3)
+    assert [one.get("errors") for one in ElementTree.parse(tmp_path.with_suffix(".xml")).iter("testsuite")] == ["1"]
     assert list(tmp_path.iterdir()) == []
