@@ -93,7 +93,7 @@ def check_driver(
     """Check a DRA driver or a device plugin in any language: how it works with kubelets, and how it reports health.
 
     Placeholders in COMMAND: {kubelet_dir} {registry_dir} {plugins_dir} {device_plugins_dir} {driver_dir} {cdi_dir}
-    {kubeconfig} {node_name} {driver_name}.
+    {kubeconfig} {node_name} {driver_name} {pod_uid} {instance}.
     Exit codes: 0 conforms, 1 fails, 2 wrong usage, 3 error of drahealth or this machine, 4 incomplete.
     """
     from drahealth.suites.check_command import program

@@ -44,6 +44,11 @@ ABILITIES = (
         ("slices-return-after-a-kubelet-restart", "plugin-registers-with-a-restarted-kubelet"),
         "forced",
     ),
+    Ability(
+        "rolling updates",
+        ("two-instances-serve-side-by-side", "newer-instance-has-the-claims", "newer-instance-keeps-its-health"),
+        "asked",
+    ),
     Ability("deleted ResourceSlices", ("deleted-slice-returns",), "forced"),
     Ability(
         "outages of the API server",

@@ -26,7 +26,8 @@ NO_BACKEND = "no fault of the driver profile has a scripted backend"
 """Why the experiment with a scripted backend does not run."""
 FAULTS_MISSING = "the driver profile says that faults can be caused, and declares none"
 """Why experiments with faults do not run: their requirements are NOT_TESTED."""
-
+NO_ROLLING_UPDATE = "the driver profile does not have rolling-update = true in [abilities]"
+"""Why no second instance of the driver runs."""
 
 _ALL_FAULTS = ("faults", "plugin-faults", "pod-faults", "kubelet-pod-faults", "plugin-pod-faults")
 """Experiments that cause one fault after another."""
@@ -86,6 +87,8 @@ class Settings:
     """What drahealth can break in devices."""
     can_break: bool = False
     """Whether the driver profile says that faults can be caused: then a run without faults is not complete."""
+    rolling_update: bool = False
+    """Whether two instances of the driver can serve side by side, with the same directories."""
     level: Level = "check"
     """How much of the ledger the evidence is judged by."""
     subject: SubjectKind = "dra-driver"
@@ -158,6 +161,8 @@ class Settings:
             return "the driver was not started by drahealth"
         if "gateway" in experiment.needs and (not self.command or self.api_server == "none"):
             return "drahealth does not control the API server of the driver"
+        if "rolling-update" in experiment.needs and not self.rolling_update:
+            return NO_ROLLING_UPDATE
         if "fault" in experiment.needs and not self.faults:
             return FAULTS_MISSING if self.can_break else NO_FAULTS
         actions = (action for fault in self.faults for action in fault.actions)

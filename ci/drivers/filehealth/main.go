@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -31,6 +32,7 @@ type driver struct {
 	cdiDir  string
 	devices []string
 	service string // the option --health-service
+	podUID  types.UID
 	health  *healthFile
 	stop    context.CancelCauseFunc
 }
@@ -47,6 +49,7 @@ func main() {
 	cdiDir := flag.String("cdi-dir", "/var/run/cdi", "directory of CDI specs")
 	healthPath := flag.String("health-file", "", "file with lines such as: gpu-0 Unhealthy XID 79; default: all devices are healthy")
 	service := flag.String("health-service", "on", "on, off (not advertised), or unimplemented (advertised, but not supported)")
+	podUID := flag.String("pod-uid", os.Getenv("POD_UID"), "UID of the Pod, which enables rolling updates; default: $POD_UID")
 	count := flag.Int("devices", 4, "number of devices")
 	flag.Parse()
 	if *node == "" || *count < 1 || flag.NArg() > 0 || !slices.Contains([]string{"on", "off", "unimplemented"}, *service) {
@@ -57,7 +60,7 @@ func main() {
 		*pluginDir = filepath.Join(kubeletplugin.KubeletPluginsDir, *name)
 	}
 
-	d := &driver{name: *name, node: *node, cdiDir: *cdiDir, service: *service}
+	d := &driver{name: *name, node: *node, cdiDir: *cdiDir, service: *service, podUID: types.UID(*podUID)}
 	for i := range *count {
 		d.devices = append(d.devices, fmt.Sprintf("gpu-%d", i))
 	}
@@ -100,6 +103,7 @@ func (d *driver) run(ctx context.Context, kubeconfig, pluginDir, registrarDir st
 		kubeletplugin.RegistrarDirectoryPath(registrarDir),
 		kubeletplugin.PluginDataDirectoryPath(pluginDir),
 		kubeletplugin.HealthService(d.service != "off"),
+		kubeletplugin.RollingUpdate(d.podUID),
 	)
 	if err != nil {
 		return fmt.Errorf("start helper: %w", err)

@@ -24,6 +24,7 @@ from drahealth.suites.certifying.profile.values import (
 )
 from drahealth.suites.checking.sandbox.declared import NAMESPACES, READY_LIMIT, Namespace
 from drahealth.suites.checking.settings import GRACE
+from drahealth.suites.checking.subject.places import placeholders_in
 
 FORMAT: Literal["driver-profile/v1"] = "driver-profile/v1"
 
@@ -170,6 +171,9 @@ class AbilitiesSection(Section):
 
     several_processes: StrictBool = True
     """Whether several processes of the driver can run at the same time on one machine."""
+    rolling_update: StrictBool = False
+    """Whether two instances of the driver can serve side by side, with sockets of their own. The second one has another
+    {pod_uid} and {instance}."""
     faults: StrictBool = False
     """If true, faults can be caused, so there is no certificate without a [[fault]]."""
 
@@ -201,6 +205,21 @@ class DriverProfile(Section):
         starting = next((one.name for one in self.fault if one.starts_the_driver), None)
         if self.driver.running and starting:
             raise ValueError(f"fault {starting} starts the driver again, but drahealth does not start this driver")
+        return self
+
+    @model_validator(mode="after")
+    def _instances_fit(self) -> "DriverProfile":
+        if not self.abilities.rolling_update:
+            return self
+        if not self.driver.command or self.driver.kind != "dra":
+            raise ValueError("rolling-update is for a DRA driver that drahealth starts")
+        if not self.abilities.several_processes:
+            raise ValueError("rolling-update needs several-processes = true: two instances run at the same time")
+        if not placeholders_in([*self.driver.command, *self.driver.environment.values()]) & {"pod_uid", "instance"}:
+            raise ValueError(
+                "rolling-update needs {pod_uid} or {instance} in command or environment: the instances must use "
+                "different sockets"
+            )
         return self
 
     @model_validator(mode="after")

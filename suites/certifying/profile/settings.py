@@ -47,6 +47,7 @@ def settings_of(
         sequential=not profile.abilities.several_processes,
         faults=tuple(one.fault(file.folder) for one in profile.fault),
         can_break=profile.abilities.faults,
+        rolling_update=profile.abilities.rolling_update,
         deadline=deadline,
         only=only,
         level=level,

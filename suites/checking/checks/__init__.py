@@ -16,6 +16,7 @@ from drahealth.suites.checking.checks import (
     pods,
     preparing,
     registration,
+    rolling_update,
     slices,
     subscribers,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "preparing",
     "registering",
     "registration",
+    "rolling_update",
     "slices",
     "subscribers",
 ]

@@ -18,6 +18,7 @@ Process = Literal[
     "disturbed",
     "interrupted",
     "idle",
+    "updated",
 ]
 """Label of a driver process. Each has its own directories, API server objects and node name; all run side by side."""
 
@@ -32,11 +33,13 @@ class Experiment:
     process: Process
     seconds: float
     """The usual duration. Experiments of different processes run side by side."""
-    needs: frozenset[Literal["start", "claim", "api-server", "gateway", "health", "fault", "backend"]] = frozenset()
+    needs: frozenset[
+        Literal["start", "claim", "api-server", "gateway", "health", "fault", "backend", "rolling-update"]
+    ] = frozenset()
     """`start`: drahealth starts the driver. `claim`: the driver publishes a device that can be allocated, or the user
     gives a claim. `api-server`: the driver uses an API server that drahealth knows, and `gateway`: one that drahealth
     controls. `health`: it serves a health API. `fault`: the driver profile has a fault, and `backend`: one
-    with a scripted backend."""
+    with a scripted backend. `rolling-update`: it says that two instances of the driver can serve side by side."""
     requires: str = ""
     """The experiment that must be done before; if it is not, this one is incomplete."""
     after: tuple[str, ...] = ()

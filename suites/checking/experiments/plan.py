@@ -154,6 +154,16 @@ EXPERIMENTS: dict[str, Experiment] = {
             frozenset({"start", "claim", "api-server", "health", "fault"}),
             scope="full",
         ),
+        Experiment(
+            "rolling-update",
+            "Start a second instance of the driver beside the first one, register it, break a device, end the first "
+            "instance, and prepare and unprepare claims with the second one.",
+            "updated",
+            25,
+            frozenset({"start", "claim", "rolling-update"}),
+            ends_driver=True,
+            scope="full",
+        ),
         *DEVICE_PLUGIN_EXPERIMENTS,
         *FAULT_EXPERIMENTS,
     )

@@ -15,6 +15,7 @@ from drahealth.suites.checking.experiments.pod_status import (
     pod_status,
 )
 from drahealth.suites.checking.experiments.registration import refused_registration, registration, reregistration
+from drahealth.suites.checking.experiments.rolling_update import rolling_update
 from drahealth.suites.checking.experiments.services import services
 from drahealth.suites.checking.experiments.slices import slice_deletion, slices
 from drahealth.suites.checking.experiments.watching import slow_subscriber, subscribers, watch
@@ -39,6 +40,7 @@ RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {
     "kubelet-pod-status": kubelet_pod_status,
     "pod-faults": pod_faults,
     "kubelet-pod-faults": kubelet_pod_faults,
+    "rolling-update": rolling_update,
     **DEVICE_PLUGIN_RUNS,
     **FAULT_RUNS,
 }

@@ -3,7 +3,16 @@
 from drahealth.suites.checking.device_plugins.mutants import allocating, breaking, listing, living, several
 from drahealth.suites.checking.device_plugins.mutants import pods as plugin_pods
 from drahealth.suites.checking.device_plugins.mutants import registering as plugin_registering
-from drahealth.suites.checking.mutants import claims, faults, fields, lifetime, pods, registering, streams
+from drahealth.suites.checking.mutants import (
+    claims,
+    faults,
+    fields,
+    lifetime,
+    pods,
+    registering,
+    rolling_update,
+    streams,
+)
 from drahealth.suites.checking.mutants.table import MUTANTS
 
 __all__ = [
@@ -20,6 +29,7 @@ __all__ = [
     "plugin_registering",
     "pods",
     "registering",
+    "rolling_update",
     "several",
     "streams",
 ]

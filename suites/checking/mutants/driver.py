@@ -39,19 +39,20 @@ FAULTS = (
 
 def command(name: str) -> tuple[str, ...]:
     """The command line of a mutant, or of the healthy driver, for `drahealth check`."""
-    places = ("{node_name}", "{kubeconfig}", "{registry_dir}", "{driver_dir}", "{cdi_dir}")
+    places = ("{node_name}", "{kubeconfig}", "{registry_dir}", "{driver_dir}", "{cdi_dir}", "{instance}")
     return (sys.executable, "-m", __spec__.name if __spec__ else __name__, name, *places)
 
 
 async def main(words: Sequence[str]) -> None:
     """Runs a driver until SIGTERM or SIGINT."""
     name, node, kubeconfig, *rest = words
-    registry_dir, data_dir, cdi_dir = map(Path, rest)
+    *folders, instance = rest
+    registry_dir, data_dir, cdi_dir = map(Path, folders)
     (data_dir / "health").mkdir(exist_ok=True)  # fault adapters make no folder
     driver_class = Healthy if name == HEALTHY else MUTANTS[name].driver
     api = await KubeClient.from_kubeconfig(kubeconfig)
     try:
-        driver = driver_class(Surroundings(node, registry_dir, data_dir, cdi_dir, api))
+        driver = driver_class(Surroundings(node, registry_dir, data_dir, cdi_dir, api, instance))
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, driver.stopped.set)
         await driver.run()

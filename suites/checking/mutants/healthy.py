@@ -44,6 +44,8 @@ class Surroundings:
     data_dir: Path
     cdi_dir: Path
     api: ListWatch
+    instance: str = "1"
+    """Number of the instance; two of them share the directories in a rolling update."""
 
 
 GAVE_UP = 7
@@ -88,14 +90,19 @@ class Healthy:
         self._tasks: set[asyncio.Task[None]] = set()
         clock = SystemClock()
         self.slices = SliceSync(around.api, self.owner(), clock)
-        socket = around.data_dir / "dra.sock"
-        self.plugin_socket = ServedSocket(socket, socket.with_name(".dra"), self.methods())
-        registration = around.registry_dir / f"{self.name}-reg.sock"
+        socket = self.endpoint = around.data_dir / f"dra{self.ending}.sock"
+        self.plugin_socket = ServedSocket(socket, socket.with_name(f".dra{self.ending}"), self.methods())
+        registration = around.registry_dir / f"{self.name}{self.ending}-reg.sock"
         self.registration_socket = ServedSocket(
             registration,
-            registration.with_name(f".{self.name}-reg"),
+            registration.with_name(f".{self.name}{self.ending}-reg"),
             {GET_INFO: self.get_info, NOTIFY_REGISTRATION: self.notified},
         )
+
+    @property
+    def ending(self) -> str:
+        """The part of the names of the sockets that differs between two instances."""
+        return "" if self.around.instance == "1" else f"-{self.around.instance}"
 
     # -- life
 
@@ -138,7 +145,7 @@ class Healthy:
 
     def info(self) -> dict[str, Any]:
         """The fields of GetInfo."""
-        endpoint = str(self.around.data_dir / "dra.sock")
+        endpoint = str(self.endpoint)
         return {"type": "DRAPlugin", "name": self.name, "endpoint": endpoint, "supported_versions": self.advertised}
 
     async def get_info(self, request: Any, context: Any) -> Any:

@@ -85,8 +85,15 @@ def _settings(name: str) -> Settings:
     needs = {need for each in only or EXPERIMENTS for need in EXPERIMENTS[each].needs}
     subject = subject_of(name)
     argv, faults = (plugin_command(name), PLUGIN_FAULTS) if subject == "device-plugin" else (command(name), FAULTS)
-    chosen = faults if "fault" in needs else ()
-    return Settings(command=argv, only=only, level=level_of(name), faults=chosen, subject=subject)
+    chosen = faults if needs & {"fault", "rolling-update"} else ()
+    return Settings(
+        command=argv,
+        only=only,
+        level=level_of(name),
+        faults=chosen,
+        subject=subject,
+        rolling_update=subject == "dra-driver",
+    )
 
 
 def experiments_of(mutant: Mutant) -> frozenset[str]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import NAMESPACE_URL, uuid5
 
 from drahealth.fakes.cluster.api_server.credentials import LOOPBACK
 from drahealth.fakes.hints import near
@@ -39,6 +40,13 @@ class Places:
 
     service_account: Path | None = None
     """The folder of the service account that the driver sees as in a Pod; None if it runs as a program."""
+    instance: int = 1
+    """Number of the driver's instance; the second one replaces the first one in a rolling update."""
+
+    @property
+    def pod_uid(self) -> str:
+        """The UID of the Pod in which the instance could run: it has no Pod. A restart does not change it."""
+        return str(uuid5(NAMESPACE_URL, f"{self.node_name}/{self.instance}"))
 
     @property
     def cdi_dirs(self) -> tuple[Path, ...]:
@@ -77,6 +85,8 @@ class Places:
             "kubeconfig": str(self.kubeconfig or ""),
             "node_name": self.node_name,
             "driver_name": self.driver_name,
+            "pod_uid": self.pod_uid,
+            "instance": str(self.instance),
         }
 
     def environment(self) -> dict[str, str]:
@@ -113,6 +123,8 @@ NAMES = (
     "kubeconfig",
     "node_name",
     "driver_name",
+    "pod_uid",
+    "instance",
 )
 """The names of all placeholders."""
 

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,25 @@ class Subject:
         if self.shares_api and self.started_by_us:
             return bool(node == self.places.node_name)
         return not node or not self.places.node_name or node == self.places.node_name
+
+    def successor(self) -> "Subject":
+        """The next instance of the driver, for a rolling update: in the same directories, and not started."""
+        places = replace(self.places, instance=self.places.instance + 1)
+        found = Subject(
+            self.label,
+            places,
+            self.clock,
+            self._record,
+            record_exit=self.record_for_all,
+            command=self._command,
+            environment=self._environment,
+            folder=self._folder,
+            api=self.api,
+            gateway=self._gateway,
+            kubelet_setup=self.kubelet_setup,
+        )
+        found.entry, found.faults, found.adapters = self.entry, self.faults, self.adapters
+        return found
 
     def move(self, places: Places, api: ListWatch) -> None:
         """Gives a driver that does not run yet the directories and the API server of another kubelet."""

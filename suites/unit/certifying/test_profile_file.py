@@ -128,6 +128,9 @@ def test_all_mistakes_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         (SMALL + "[[helper]]\ncommand = ['a']\nready = 'b'\nready-command = ['{x}']\n", 4),
         (SMALL + "[[helper]]\ncommand = ['a']\nready = 'b'\n[[helper]]\ncommand = []\nlimit = 5\n", 8),
         (FIRST + "[driver]\nrunning = {socket = '/r'}\n[sandbox]\n", 1),
+        (SMALL + "[abilities]\nrolling-update = true\n", 1),
+        (SMALL.replace("driver_dir", "pod_uid") + "[abilities]\nrolling-update = true\nseveral-processes = false\n", 1),
+        (FIRST + "[driver]\nrunning = {socket = '/r'}\n[abilities]\nrolling-update = true\n", 1),
         (SMALL.replace("/v1", "/v2"), 1),
         ("[driver]\ncommand = ['./d']\n", 1),
     ],
@@ -229,3 +232,10 @@ def test_device_plugin_is_the_subject_of_its_profile(tmp_path: Path) -> None:
 def test_device_plugin_must_be_started(tmp_path: Path) -> None:
     text = FIRST + '[driver]\nkind = "device-plugin"\nrunning = { registry-dir = "/r" }\n'
     assert problems(tmp_path, text).keys() == {2}
+
+
+@pytest.mark.parametrize("name", ["pod_uid", "instance"])
+def test_driver_whose_instances_differ_can_be_updated(tmp_path: Path, name: str) -> None:
+    more = "[abilities]\nrolling-update = true\n"
+    assert settings(tmp_path, SMALL.replace("driver_dir", name) + more).rolling_update
+    assert not settings(tmp_path, SMALL).rolling_update

@@ -1,6 +1,8 @@
 """Placeholders in a driver's command line."""
 
+from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -29,3 +31,9 @@ def test_unknown_placeholder_is_rejected() -> None:
 def test_text_without_placeholders_stays(text: str) -> None:
     check_placeholders([text])
     assert filled(text, PLACES.placeholders()) == text
+
+
+def test_next_instance_differs_in_its_pod_alone() -> None:
+    first, second = PLACES.placeholders(), replace(PLACES, instance=2).placeholders()
+    assert {name for name in NAMES if first[name] != second[name]} == {"pod_uid", "instance"}
+    assert UUID(first["pod_uid"]) == UUID(PLACES.pod_uid)
