@@ -9,6 +9,8 @@ from tempfile import TemporaryDirectory
 from drahealth.fakes.program.console import standard_output
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.duration import duration
+from drahealth.suites.checking.experiments.experiment import Experiment
+from drahealth.suites.checking.faults import FAULTS_LIMIT
 from drahealth.suites.checking.ledger import DriverRequirement, requirements
 from drahealth.suites.checking.sandbox.declared import Sandbox
 from drahealth.suites.checking.sandbox.running import trial
@@ -61,6 +63,12 @@ def sandbox_line(declared: Sandbox) -> str:
     return f"sandbox: possible here; namespaces: {', '.join(namespaces)}; private directories: {private}"
 
 
+def _left_out(settings: Settings, experiment: Experiment) -> str:
+    """The names of the faults for which an experiment has no time."""
+    caused = settings.faults_of(experiment)
+    return ", ".join(one.name for one in settings.faults if one.lasts and one not in caused) if caused else ""
+
+
 def plan_lines(settings: Settings) -> Iterator[str]:
     """The plan as text."""
     for experiment, excluded in plan(settings):
@@ -68,6 +76,8 @@ def plan_lines(settings: Settings) -> Iterator[str]:
         yield f"{cost:>7}  {experiment.process:10} {experiment.name}: {experiment.sentence}"
         if excluded:
             yield f"{'':20}reason: {excluded}"
+        elif names := _left_out(settings, experiment):
+            yield f"{'':20}without {names}: all faults together need more than {FAULTS_LIMIT:g} s"
     found = planned_requirements(settings)
     judged = [one.requirement for one in found if not one.reasons]
     musts = sum(one.level == "MUST" for one in judged)

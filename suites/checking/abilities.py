@@ -22,10 +22,11 @@ class Ability:
 ABILITIES = (
     Ability("faults", ("break-is-reported", "broken-device-is-listed-unhealthy")),
     Ability("recoveries", ("heal-is-reported", "healed-device-is-listed-healthy")),
-    Ability("changed causes", ("change-of-the-cause-is-reported",)),
+    Ability("changed causes", ("change-of-the-cause-is-reported", "second-fault-does-not-heal")),
     Ability("unknown health", ("unknown-is-not-unhealthy",)),
     Ability("faults during Prepare", ("break-is-reported-during-prepare",)),
     Ability("faults without a stream", ("new-stream-starts-with-the-fault",)),
+    Ability("faults while the process is stopped", ("change-while-stopped-is-reported",)),
     Ability("faults without the API server", ("break-is-reported-without-api-server",)),
     Ability("faults across restarts", ("restarted-driver-reports-the-fault", "new-kubelet-hears-of-the-fault")),
     Ability("restarts of the backend", ("break-is-reported-after-a-backend-restart",)),

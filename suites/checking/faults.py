@@ -1,7 +1,8 @@
 """The faults of a driver profile as data: how each is caused, how it heals, and what the driver must report."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,8 @@ MARGIN = 5.0
 """Seconds by which this machine may delay a report: they are added to the settle time of a fault."""
 BACKEND_LIMIT = 60.0
 """Seconds in which a driver must use a restarted backend again."""
+FAULTS_LIMIT = 60.0
+"""Seconds that one experiment at a bad moment spends on faults: later faults of the driver profile are left out."""
 ACTION_LIMIT = 10.0
 """Seconds in which an adapter must be done by default."""
 
@@ -133,6 +136,11 @@ class Fault:
         return self.heals == "restart" or any(isinstance(one, SetEnvironment) for one in self.actions)
 
     @property
+    def lasts(self) -> bool:
+        """Whether drahealth causes and clears it while the driver runs."""
+        return not self.restarts and self.heals != "none"
+
+    @property
     def actions(self) -> tuple[Action, ...]:
         """All its actions."""
         found = (self.breaks, self.changes, self.heals if not isinstance(self.heals, str) else None)
@@ -142,6 +150,47 @@ class Fault:
     def seconds(self) -> float:
         """The usual seconds of a break, a change and a heal, of a driver that needs all of its settle time."""
         return self.settle * len(self.actions)
+
+
+def lasting(faults: Sequence[Fault], each: float) -> tuple[Fault, ...]:
+    """The faults that are caused and cleared while the driver runs, as many as fit into the limit of an experiment.
+
+    `each` are the seconds that the experiment needs for a fault, besides those of the fault. The first one always fits.
+    """
+    found: list[Fault] = []
+    seconds = 0.0
+    for one in faults:
+        seconds += one.seconds + each if one.lasts else 0.0
+        if one.lasts and (not found or seconds <= FAULTS_LIMIT):
+            found.append(one)
+    return tuple(found)
+
+
+def pairs(faults: Sequence[Fault]) -> list[tuple[Fault, Fault]]:
+    """Neighbours that can break the same device."""
+    return [
+        (one, other)
+        for one, other in pairwise(faults)
+        if "" in (one.device, other.device) or one.device == other.device
+    ]
+
+
+def overlap(one: Fault, other: Fault) -> bool:
+    """Whether the second fault replaces the first one, because both write to one place: only one can be cleared."""
+    return any(_place(mine) == _place(theirs) is not None for mine in one.actions for theirs in other.actions)
+
+
+def _place(action: Action) -> tuple[str, ...] | None:
+    """What an action writes to, if two actions of one place cannot both have an effect."""
+    match action:
+        case CreateFile(path) | RemoveFile(path) | WriteFile(path):
+            return ("file", path)
+        case PatchObject(kind, name, namespace):
+            return ("object", kind, namespace, name)
+        case TellBackend(script, _, line):
+            return ("backend", str(script), line)
+        case _:
+            return None
 
 
 def strings(value: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from drahealth.suites.checking.experiments.experiment import Experiment
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
-from drahealth.suites.checking.faults import Fault, TellBackend, strings
+from drahealth.suites.checking.faults import Fault, TellBackend, lasting, strings
 from drahealth.suites.checking.ledger import Level, SubjectKind, includes
 from drahealth.suites.checking.sandbox.declared import Helper, Sandbox
 from drahealth.suites.checking.subject.places import check_placeholders
@@ -29,8 +29,6 @@ FAULTS_MISSING = "the driver profile says that faults can be caused, and declare
 NO_ROLLING_UPDATE = "the driver profile does not have rolling-update = true in [abilities]"
 """Why no second instance of the driver runs."""
 
-_ALL_FAULTS = ("faults", "plugin-faults", "pod-faults", "kubelet-pod-faults", "plugin-pod-faults")
-"""Experiments that cause one fault after another."""
 CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 """Directories of CDI specs of a node. Source: Container Device Interface, SPEC.md, "Defaults"."""
 GRACE = 10.0
@@ -148,10 +146,16 @@ class Settings:
 
     def seconds_of(self, experiment: Experiment) -> float:
         """The usual duration of an experiment, with what the faults take."""
+        each = experiment.seconds_per_fault or 0.0
+        return experiment.seconds + sum(fault.seconds + each for fault in self.faults_of(experiment))
+
+    def faults_of(self, experiment: Experiment) -> tuple[Fault, ...]:
+        """The faults that an experiment causes."""
         if "fault" not in experiment.needs:
-            return experiment.seconds
-        each = [fault.seconds for fault in self.faults]
-        return experiment.seconds + (sum(each) if experiment.name in _ALL_FAULTS else max(each, default=0))
+            return ()
+        if experiment.seconds_per_fault is None:
+            return self.faults
+        return lasting(self.faults, experiment.seconds_per_fault)
 
     def excluded(self, experiment: Experiment) -> str:
         """Why an experiment cannot run with these settings; empty if it can."""

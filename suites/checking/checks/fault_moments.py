@@ -6,11 +6,20 @@ from drahealth.proto.events import BackendSwitched
 from drahealth.proto.values import Health
 from drahealth.suites.checking.checks.faults import fault_check, is_reported, judged_step
 from drahealth.suites.checking.checks.registry import check
-from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.faults import BACKEND_LIMIT
-from drahealth.suites.checking.observed.faults import Episode, Step, Wanted, began, episodes, shows_heal
+from drahealth.suites.checking.observed.faults import (
+    Episode,
+    Step,
+    Wanted,
+    began,
+    episodes,
+    failed_adapter,
+    moved,
+    shows_heal,
+)
 from drahealth.suites.checking.observed.streams import Stream, absence, arrivals, device_of
-from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
+from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed, worst
 
 _FIRST = 5.0
 """Seconds until the first report of a stream."""
@@ -87,25 +96,90 @@ def break_is_reported_after_a_backend_restart(evidence: Evidence) -> Finding:
     """After the backend died and returned, devices are Healthy within 60 s, and a break is reported."""
     if absent := absence(evidence):
         return not_applicable(absent[0], *absent[1])
-    back = next((one for one in evidence.of(BackendSwitched, "backend-restart") if one.what.running), None)
-    found = next(episodes(evidence, "backend-restart"), None)
-    if back is None or found is None:
-        return not_tested("the backend was not started again")
+    backs = [one for one in evidence.of(BackendSwitched, "backend-restart") if one.what.running]
+    judged = []
+    for found in episodes(evidence, "backend-restart"):
+        before = [one for one in backs if one.number < found.broken.number]
+        if before:
+            judged.append(replace(_after_backend(found, before[-1]), grade=found.broken.what.grade))
+    return worst(judged) if judged else not_tested("the backend was not started again")
+
+
+def _after_backend(found: Episode, back: Observation[BackendSwitched]) -> Finding:
+    """Whether the device was healthy before the break, and the break was reported."""
     for stream in found.streams:
         times = arrivals(stream).get(found.device, [])
         before = [one for one in times if one[0] < began(found.broken)][-1:]
         if before and before[0][2].health is not Health.HEALTHY:
             expected = f"{found.device} is Healthy within {BACKEND_LIMIT:g} s after the backend returned"
             return failed(expected, f"it is {before[0][2].health}", back.number, before[0][1])
-    finding = judged_step(found, found.broken, found.shows_break, f"reported as {found.broken.what.health}")
-    return replace(finding, grade=found.broken.what.grade)
+    return judged_step(found, found.broken, found.shows_break, f"reported as {found.broken.what.health}")
+
+
+@fault_check(
+    "FAULT-14",
+    "second-fault",
+    fix="Keep a list of the faults of each device, and report it as healthy only when the list is empty.",
+)
+def second_fault_does_not_heal(episode: Episode) -> Finding | None:
+    """From the second break until the first fault is cleared, no report has a health that neither fault causes."""
+    second = episode.changed
+    if second is None:
+        return not_tested(f"{episode.device}: there was no second fault", episode.broken.number)
+    about = f"{episode.device}, faults {episode.broken.what.fault} and {second.what.fault}"
+    if problem := failed_adapter(second, about):
+        return problem
+    if not is_reported(episode):
+        return not_tested(f"{episode.device}: the first fault was not reported", episode.broken.number)
+    healths = {episode.broken.what.health, second.what.health}
+    end = min(episode.end, began(episode.healed) if episode.healed else episode.end)
+    records = []
+    for stream in episode.streams:
+        times = arrivals(stream).get(episode.device, [])
+        for at, number, one in times:
+            if not began(second) <= at < end:
+                continue
+            if str(one.health) not in healths:
+                expected = f"{' or '.join(sorted(healths))} while both faults last"
+                return failed(expected, f"{about}: {one.health} {one.message!r} in {stream}", second.number, number)
+            records += [number] if at > second.at else []
+    if not records:
+        return not_tested(f"{about}: no report followed the second fault", second.number)
+    changed = any(one.outcome in ("in time", "late") for one in episode.reactions(second, episode.shows_change))
+    return passed(f"{about}: {'another message or health' if changed else 'no change'}", second.number, records[0])
+
+
+@fault_check(
+    "FAULT-15",
+    "fault-while-stopped",
+    fix="Read the health of the hardware when the process continues: an event can come while it is stopped.",
+)
+def change_while_stopped_is_reported(episode: Episode) -> Finding | None:
+    """A break and a heal while the driver is stopped by SIGSTOP are reported in time after SIGCONT."""
+    broken = episode.broken
+    shown = f"reported as {broken.what.health}"
+    finding = _after_continue(episode, broken, episode.shows_break, shown, broken.what.on_no_effect)
+    if episode.healed is None or finding.verdict != "PASS":
+        return finding
+    after = _after_continue(episode, episode.healed, shows_heal, "reported as Healthy", "FAIL")
+    return after if after.verdict != "PASS" else finding
+
+
+def _after_continue(episode: Episode, step: Step, wanted: Wanted, what: str, unseen: str) -> Finding:
+    """Whether a stream showed a step in time, from SIGCONT on."""
+    if step.what.outcome != "done":
+        return judged_step(episode, step, wanted, what)
+    later = [one for one in episode.signals if one.what.signal == "SIGCONT" and one.number > step.number]
+    if not later:
+        return not_tested("the driver was not continued", step.number)
+    return judged_step(episode, moved(step, later[0].at), wanted, f"{what} after SIGCONT", unseen=unseen)
 
 
 def _first_reports(episode: Episode, step: Step, wanted: Wanted) -> Finding:
     """Whether the first report of each stream that was opened after a step shows it."""
     if step.what.outcome != "done":
         return judged_step(episode, step, wanted, "")
-    last = began(episode.healed) if episode.healed and episode.healed.at > step.at else float("inf")
+    last = began(episode.healed) if episode.healed and episode.healed.at > step.at else episode.end
     opened = [one for one in episode.streams if step.at < one.opened.at < last]
     for stream in opened:
         if not stream.reports:

@@ -16,6 +16,7 @@ Process = Literal[
     "pod-broken",
     "kubelet-broken",
     "disturbed",
+    "unwatched",
     "interrupted",
     "idle",
     "updated",
@@ -50,3 +51,5 @@ class Experiment:
     """What it is done to."""
     scope: Level = "check"
     """The smallest level that runs it."""
+    seconds_per_fault: float | None = None
+    """What it needs for each fault that lasts, besides the times of the fault; None if it causes all faults."""

@@ -1,132 +1,222 @@
 """The experiments that break a device at bad moments: without a stream, an API server or a kubelet, and across ends."""
 
 import asyncio
+from collections.abc import Set
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 from drahealth.proto.events import BackendSwitched
-from drahealth.proto.values import Health
+from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.checking.experiments.allocating import allocator
 from drahealth.suites.checking.experiments.claims import Hung, claim_calls, reads_claim
 from drahealth.suites.checking.experiments.ending import restarted
+from drahealth.suites.checking.experiments.fault_plan import FAULT_EXPERIMENTS
 from drahealth.suites.checking.experiments.fault_steps import Bench, bench_of
 from drahealth.suites.checking.experiments.fault_streams import expected
+from drahealth.suites.checking.experiments.interruptions import stopped
 from drahealth.suites.checking.experiments.registration import register_again
-from drahealth.suites.checking.faults import BACKEND_LIMIT, MARGIN, Fault, PatchObject, TellBackend
+from drahealth.suites.checking.faults import (
+    BACKEND_LIMIT,
+    MARGIN,
+    Fault,
+    PatchObject,
+    TellBackend,
+    lasting,
+    overlap,
+    pairs,
+)
 from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.observed.devices import Device
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
 from drahealth.suites.checking.settings import NO_BACKEND
 from drahealth.suites.checking.subject.adapters import ActionFailed
 
+FAULT_STOPPED_SECONDS = 3.0
+"""Seconds for which the driver stays stopped after an action."""
 
-def lasting_fault(lab: Lab) -> Fault:
-    """A fault that is caused and cleared while the driver runs. Raises NotApplicable if there is none."""
-    found = [one for one in lab.subject.faults if not one.restarts and one.heals != "none"]
-    if not found:
-        raise NotApplicable("each fault of the driver profile starts the driver again, or stays")
-    return found[0]
+
+def lasting_faults(lab: Lab, experiment: str = "") -> tuple[Fault, ...]:
+    """The faults that an experiment causes and clears while the driver runs. Raises NotApplicable if there is none."""
+    each = next((one.seconds_per_fault or 0.0 for one in FAULT_EXPERIMENTS if one.name == experiment), 0.0)
+    if found := lasting(lab.subject.faults, each):
+        return found
+    raise NotApplicable("each fault of the driver profile starts the driver again, or stays")
 
 
 async def fault_during_prepare(lab: Lab) -> None:
-    """Breaks a device while NodePrepareResources waits for the API server."""
-    fault = lasting_fault(lab)
+    """Breaks a device while NodePrepareResources waits for the API server, with each fault."""
+    faults = lasting_faults(lab, "fault-during-prepare")
     async with bench_of(lab) as bench, allocator(lab, bench.plugin) as made, claim_calls(lab, bench.plugin) as calls:
-        device = await bench.healthy_device(fault)
-        claim = await made.claim(made.shapes[0], "fault")
-        async with lab.subject.hold_claim_reads(claim.namespace, claim.name, claim.uid) as asked:
-            pending = asyncio.create_task(calls.prepare(claim), name="prepare during a fault")
+        for number, fault in enumerate(faults):
+            device = await bench.healthy_device(fault)
+            claim = await made.claim(made.shapes[0], f"fault-{number}")
+            async with lab.subject.hold_claim_reads(claim.namespace, claim.name, claim.uid) as asked:
+                pending = asyncio.create_task(calls.prepare(claim), name="prepare during a fault")
+                try:
+                    if not await reads_claim(lab, asked, pending):
+                        raise NotApplicable(
+                            "the driver does not read the claim from the API server when it prepares it"
+                        )
+                    await _break(bench, fault, device)
+                except BaseException:
+                    pending.cancel()
+                    await asyncio.gather(pending, return_exceptions=True)
+                    raise
             try:
-                if not await reads_claim(lab, asked, pending):
-                    raise NotApplicable("the driver does not read the claim from the API server when it prepares it")
-                await _break(bench, fault, device)
-            except BaseException:
-                pending.cancel()
-                await asyncio.gather(pending, return_exceptions=True)
-                raise
-        try:
-            await pending
-            await calls.unprepare(claim)
-        except Hung:
-            return
-        await _clear(bench, fault, device)
+                await pending
+                await calls.unprepare(claim)
+            except Hung:
+                return
+            await _clear(bench, fault, device)
 
 
 async def fault_without_stream(lab: Lab) -> None:
     """Breaks a device while no stream is open, and opens streams; then clears the fault in the same way."""
-    fault = lasting_fault(lab)
+    faults = lasting_faults(lab, "fault-without-stream")
     async with bench_of(lab) as bench:
-        device = await bench.healthy_device(fault)
-        for act in (bench.breaks, bench.heals):
-            await bench.close()
-            if not await act(fault, device):
-                return
-            await lab.subject.clock.sleep(fault.settle + MARGIN)
-            await bench.open()
+        for fault in faults:
+            device = await bench.healthy_device(fault)
+            for act in (bench.breaks, bench.heals):
+                await bench.close()
+                if not await act(fault, device):
+                    return
+                await lab.subject.clock.sleep(fault.settle + MARGIN)
+                await bench.open()
 
 
 async def fault_without_api_server(lab: Lab) -> None:
     """Breaks a device and clears the fault while the API server is down."""
-    fault = lasting_fault(lab)
-    if any(isinstance(action, PatchObject) for action in fault.actions):
-        raise NotApplicable("the fault needs the API server")
+    faults = [
+        one
+        for one in lasting_faults(lab, "fault-without-api-server")
+        if not any(isinstance(action, PatchObject) for action in one.actions)
+    ]
+    if not faults:
+        raise NotApplicable("each fault needs the API server")
     async with bench_of(lab) as bench:
-        device = await bench.healthy_device(fault)
-        await lab.subject.set_reachable(False)
-        try:
-            await _break(bench, fault, device)
-            await _clear(bench, fault, device)
-        finally:
-            await lab.subject.set_reachable(True)
+        for fault in faults:
+            device = await bench.healthy_device(fault)
+            await lab.subject.set_reachable(False)
+            try:
+                await _break(bench, fault, device)
+                await _clear(bench, fault, device)
+            finally:
+                await lab.subject.set_reachable(True)
 
 
 async def fault_during_kubelet_restart(lab: Lab) -> None:
     """Closes all streams, breaks a device, registers the driver again, and opens streams."""
-    fault = lasting_fault(lab)
+    faults = lasting_faults(lab, "fault-during-kubelet-restart")
     async with bench_of(lab) as bench:
-        device = await bench.healthy_device(fault)
-        await bench.close()
-        done = await bench.breaks(fault, device)
-        await lab.subject.clock.sleep(fault.settle + MARGIN)
-        await register_again(lab, bench.plugin)
-        await bench.open()
-        if done:
+        for fault in faults:
+            device = await bench.healthy_device(fault)
+            await bench.close()
+            done = await bench.breaks(fault, device)
+            await lab.subject.clock.sleep(fault.settle + MARGIN)
+            await register_again(lab, bench.plugin)
+            await bench.open()
+            if not done:
+                return
             await _clear(bench, fault, device)
+
+
+async def fault_while_stopped(lab: Lab) -> None:
+    """Breaks a device, and clears the fault, while the driver is stopped with SIGSTOP."""
+    faults = [
+        one
+        for one in lasting_faults(lab, "fault-while-stopped")
+        if one.capability == "forced" or isinstance(one.breaks, PatchObject)
+    ]
+    if not faults:
+        raise NotApplicable("each fault asks the driver, which cannot answer while it is stopped")
+    async with bench_of(lab) as bench:
+        for fault in faults:
+            device = await bench.healthy_device(fault)
+            for act, health in ((bench.breaks, fault.health), (bench.heals, Health.HEALTHY)):
+                async with stopped(lab):
+                    done = await act(fault, device)
+                    await lab.subject.clock.sleep(FAULT_STOPPED_SECONDS)
+                if not done:
+                    return
+                await bench.shows(device, expected(health), fault)
+    lab.subject.check_running()
+
+
+async def second_fault(lab: Lab) -> None:
+    """Breaks a device with a fault, and then with another one: the driver must not report it as healthy."""
+    found = pairs(lasting_faults(lab, "second-fault"))
+    if not found:
+        raise NotApplicable("the driver profile does not have two faults of one device")
+    async with bench_of(lab) as bench:
+        for number, (first, second) in enumerate(found):
+            try:
+                device = await bench.healthy_device(first if first.device else replace(first, device=second.device))
+            except Incomplete:
+                if number:
+                    return  # the faults of an earlier pair cannot be cleared together
+                raise
+            if not await _break(bench, first, device):
+                await bench.heals(first, device)
+                return
+            before = {(one.health, one.message) for one in bench.streams.of(device)}
+            done = await bench.breaks_more(second, device)
+            if done:
+                await bench.shows(device, partial(_differs, before), second)
+            if not done or not overlap(first, second):
+                await bench.heals(first, device)
+            if done and await bench.heals(second, device):
+                await bench.shows(device, expected(Health.HEALTHY), second)
+
+
+def _differs(before: Set[tuple[Health, str]], shown: DeviceHealth) -> bool:
+    return (shown.health, shown.message) not in before
 
 
 async def fault_over_restart(lab: Lab) -> None:
     """Breaks a device, kills the driver, and starts it again: the new process reports the fault."""
-    fault = lasting_fault(lab)
-    if fault.capability == "asked":
-        raise NotApplicable("the driver is asked to report the fault, so a new process does not know it")
+    faults = [one for one in lasting_faults(lab, "fault-over-restart") if one.capability == "forced"]
+    if not faults:
+        raise NotApplicable("the driver is asked to report each fault, so a new process does not know it")
     async with bench_of(lab) as bench:
-        device = await bench.healthy_device(fault)
-        if not await _break(bench, fault, device):
-            await bench.heals(fault, device)
-            return
-        await bench.close()
-        bench.plugin = await restarted(lab)
-        await bench.open()
-        await _clear(bench, fault, device)
+        for fault in faults:
+            device = await bench.healthy_device(fault)
+            if not await _break(bench, fault, device):
+                await bench.heals(fault, device)
+                return
+            await bench.close()
+            bench.plugin = await restarted(lab)
+            await bench.open()
+            await _clear(bench, fault, device)
 
 
 async def backend_restart(lab: Lab) -> None:
-    """Kills a scripted backend, starts it again, and breaks a device."""
-    found = [(one, one.breaks.script) for one in lab.subject.faults if isinstance(one.breaks, TellBackend)]
-    if not found:
+    """Kills each scripted backend, starts it again, and breaks a device with each of its faults."""
+    faults = [one for one in lab.subject.faults if isinstance(one.breaks, TellBackend)]
+    if not faults:
         raise NotApplicable(NO_BACKEND)
-    assert lab.subject.adapters
-    fault, script = found[0]
     async with bench_of(lab) as bench:
-        device = await bench.healthy_device(fault)
-        await lab.subject.adapters.kill_backend(script)
-        lab.record(BackendSwitched(lab.subject.label, script.name, running=False))
-        try:
-            await lab.subject.adapters.restart_backend(script)
-        except ActionFailed as error:
-            raise Incomplete(str(error)) from None
-        lab.record(BackendSwitched(lab.subject.label, script.name, running=True))
-        await bench.streams.show(device, expected(Health.HEALTHY), BACKEND_LIMIT)
-        await _break(bench, fault, device)
-        await _clear(bench, fault, device)
+        for script in dict.fromkeys(one.breaks.script for one in faults if isinstance(one.breaks, TellBackend)):
+            mine = [one for one in faults if isinstance(one.breaks, TellBackend) and one.breaks.script == script]
+            device = await bench.healthy_device(mine[0])
+            await _restart(lab, script)
+            await bench.streams.show(device, expected(Health.HEALTHY), BACKEND_LIMIT)
+            for fault in lasting(mine, 0) or mine[:1]:
+                device = await bench.healthy_device(fault)
+                await _break(bench, fault, device)
+                await _clear(bench, fault, device)
+
+
+async def _restart(lab: Lab, script: Path) -> None:
+    """Kills a backend, and starts it again. Raises Incomplete."""
+    assert lab.subject.adapters
+    await lab.subject.adapters.kill_backend(script)
+    lab.record(BackendSwitched(lab.subject.label, script.name, running=False))
+    try:
+        await lab.subject.adapters.restart_backend(script)
+    except ActionFailed as error:
+        raise Incomplete(str(error)) from None
+    lab.record(BackendSwitched(lab.subject.label, script.name, running=True))
 
 
 async def _break(bench: Bench, fault: Fault, device: Device) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Literal
 
 from drahealth.proto.events import FaultCleared, FaultInjected
@@ -71,6 +72,10 @@ class Bench:
             )
         )
         return outcome == "done"
+
+    async def breaks_more(self, second: Fault, device: Device) -> bool:
+        """Breaks a broken device with a second fault, which changes the cause; returns whether the adapter is done."""
+        return await self.breaks(replace(second, changes=second.breaks), device, change=True)
 
     async def heals(self, fault: Fault, device: Device) -> bool:
         """Heals the device; returns whether the adapter is done. Does nothing if the fault cannot be healed."""

@@ -9,8 +9,10 @@ from drahealth.suites.checking.experiments.fault_moments import (
     fault_during_kubelet_restart,
     fault_during_prepare,
     fault_over_restart,
+    fault_while_stopped,
     fault_without_api_server,
     fault_without_stream,
+    second_fault,
 )
 from drahealth.suites.checking.experiments.fault_steps import Bench, bench_of
 from drahealth.suites.checking.experiments.fault_streams import expected
@@ -49,7 +51,9 @@ FAULT_RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {
     "fault-during-kubelet-restart": fault_during_kubelet_restart,
     "backend-restart": backend_restart,
     "stop-and-continue": stop_and_continue,
+    "fault-while-stopped": fault_while_stopped,
     "fault-over-restart": fault_over_restart,
+    "second-fault": second_fault,
     "idle": idle,
     "kubelet-restart": kubelet_restart,
 }

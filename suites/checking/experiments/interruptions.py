@@ -1,6 +1,8 @@
 """The experiments that interrupt a driver: it is stopped, has no subscriber, and its kubelet restarts."""
 
 import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 from drahealth.suites.checking.experiments.fault_steps import bench_of
 from drahealth.suites.checking.experiments.first_steps import plugin_of_process
@@ -21,11 +23,20 @@ IDLE_SECONDS = 36.0
 async def stop_and_continue(lab: Lab) -> None:
     """Stops the driver for 5 s with SIGSTOP, continues it with SIGCONT, and waits for a report on each stream."""
     async with bench_of(lab) as bench:
-        await lab.subject.signal(signal.SIGSTOP)
-        await lab.subject.clock.sleep(STOPPED_SECONDS)
-        await lab.subject.signal(signal.SIGCONT)
+        async with stopped(lab):
+            await lab.subject.clock.sleep(STOPPED_SECONDS)
         await bench.streams.report_again()
     lab.subject.check_running()
+
+
+@asynccontextmanager
+async def stopped(lab: Lab) -> AsyncGenerator[None, None]:
+    """The driver is stopped with SIGSTOP, and continued with SIGCONT at the end."""
+    await lab.subject.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        await lab.subject.signal(signal.SIGCONT)
 
 
 async def idle(lab: Lab) -> None:

@@ -10,7 +10,7 @@ from drahealth.proto.values import ClaimRef, Health
 from drahealth.suites.checking.experiments.allocating import Allocator, allocator
 from drahealth.suites.checking.experiments.claims import Hung, claim_calls
 from drahealth.suites.checking.experiments.ending import terminated
-from drahealth.suites.checking.experiments.fault_moments import lasting_fault
+from drahealth.suites.checking.experiments.fault_moments import lasting_faults
 from drahealth.suites.checking.experiments.fault_steps import Bench
 from drahealth.suites.checking.experiments.fault_streams import expected
 from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, described, plugin_of_process, registered
@@ -108,7 +108,7 @@ async def _replace(lab: Lab, older: Plugin, newer_lab: Lab, made: Allocator, fir
 async def _broken(bench: Bench) -> tuple[Fault, Device] | None:
     """Breaks a device while both instances run, if the driver profile has a fault for that."""
     try:
-        fault = lasting_fault(bench.lab)
+        fault = lasting_faults(bench.lab)[0]
     except NotApplicable:
         return None
     device = await bench.healthy_device(fault)

@@ -228,3 +228,28 @@ class ForgetsDevicesWhenIdle(Healthy):
 @mutant("slices-return-after-a-kubelet-restart")
 class PublishesOnlyOnce(SliceNotRestored):
     """The driver does not publish its ResourceSlices again after a kubelet restart deleted them."""
+
+
+@mutant("second-fault-does-not-heal")
+class TwoFaultsCancelOut(Healthy):
+    """A device with two faults is reported as healthy."""
+
+    def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
+        found = super().health_of(device, api)
+        both = device in self.faults and device in self.unlinked
+        return replace(found, health=Health.HEALTHY, message="") if both else found
+
+
+@mutant("change-while-stopped-is-reported")
+class IgnoresChangesOfAPause(Healthy):
+    """The driver takes the files that it finds after a pause of its process for known ones."""
+
+    async def follow_faults(self) -> None:
+        clock = asyncio.get_running_loop().time
+        before, last = self.read_faults(), clock()
+        while True:
+            found = self.read_faults()
+            if found != before and clock() - last < 2:
+                self.apply_faults(found)
+            before, last = found, clock()
+            await asyncio.sleep(self.poll)

@@ -1,9 +1,9 @@
 """The faults of a run, from the break to the heal, and when the health streams showed each step. Pure."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from drahealth.proto.events import FaultCleared, FaultInjected
+from drahealth.proto.events import FaultCleared, FaultInjected, SignalSent
 from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceHealth, Health
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.faults import MARGIN
@@ -39,6 +39,8 @@ class Episode:
     """Those of the experiment."""
     end: float
     """When the next fault of the experiment began."""
+    signals: tuple[Observation[SignalSent], ...] = ()
+    """The signals that were sent to the driver in the experiment."""
 
     @property
     def device(self) -> Device:
@@ -112,6 +114,13 @@ def began(step: Step) -> float:
     return step.at - step.what.seconds
 
 
+def moved(step: Step, at: float) -> Step:
+    """The step as if its action had been done at this time."""
+    if isinstance(step.what, FaultCleared):
+        return Observation(step.number, at, step.experiment, replace(step.what, seconds=0.0))
+    return Observation(step.number, at, step.experiment, replace(step.what, seconds=0.0))
+
+
 def deadline(step: Step) -> float:
     """When a report must show a step that is done."""
     return step.at + step.what.settle + MARGIN
@@ -124,6 +133,7 @@ def episodes(evidence: Evidence, *experiments: str) -> Iterator[Episode]:
         changes = [one for one in evidence.of(FaultInjected, name) if one.what.step == "change"]
         heals = list(evidence.of(FaultCleared, name))
         open_ = tuple(streams(evidence, name))
+        signals = tuple(evidence.of(SignalSent, name))
         for number, broken in enumerate(breaks):
             end = began(breaks[number + 1]) if number + 1 < len(breaks) else float("inf")
 
@@ -131,4 +141,4 @@ def episodes(evidence: Evidence, *experiments: str) -> Iterator[Episode]:
                 return start <= step.at and began(step) < end
 
             changed, healed = next(filter(mine, changes), None), next(filter(mine, heals), None)
-            yield Episode(broken, changed, healed, open_, end)
+            yield Episode(broken, changed, healed, open_, end, signals)

@@ -1,6 +1,7 @@
 """The checks of faults at bad moments, and of interrupted drivers: what each finds in right and in wrong runs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -87,6 +88,40 @@ def test_driver_must_use_a_backend_that_returned() -> None:
     assert verdict(check, *stream("a", 0, 60, {1.0: WELL, 20.0: WELL}), back, BREAK) is FAIL
     assert verdict(check, *stream("a", 0, 60, {1.0: WELL, 6.0: SICK, 10.5: SICK}), back, BREAK) is FAIL
     assert verdict(check, *right, BREAK) is NOT_TESTED
+
+
+def test_second_fault_must_not_heal_the_device() -> None:
+    check = "second-fault-does-not-heal"
+    second, clear = (20.0, replace(BROKEN, fault="cold", step="change")), (30.0, CLEARED)
+    right = {1.0: WELL, 10.5: SICK, 22.0: SICK, 30.5: WELL}
+    assert verdict(check, *stream("a", 0, 60, right), BREAK, second, clear) is PASS
+    assert verdict(check, *stream("a", 0, 60, {**right, 22.0: WELL}), BREAK, second, clear) is FAIL
+    assert verdict(check, *stream("a", 0, 60, {**right, 22.0: Health.UNKNOWN}), BREAK, second, clear) is FAIL
+    unknown = (20.0, replace(BROKEN, fault="lost", step="change", health="Unknown"))
+    assert verdict(check, *stream("a", 0, 60, {**right, 22.0: Health.UNKNOWN}), BREAK, unknown, clear) is PASS
+    assert verdict(check, *stream("a", 0, 60, {1.0: WELL, 10.5: SICK, 30.5: WELL}), BREAK, second, clear) is NOT_TESTED
+    broken = (20.0, replace(second[1], outcome="failed"))
+    assert verdict(check, *stream("a", 0, 60, right), BREAK, broken, clear) is NOT_TESTED
+    assert verdict(check, *stream("a", 0, 60, right), BREAK, clear) is NOT_TESTED
+
+
+def test_change_while_the_driver_is_stopped_must_be_reported_after_sigcont() -> None:
+    check = "change-while-stopped-is-reported"
+    stops: list[Record] = [(at, SignalSent("p", f"SIG{name}")) for at, name in ((9.0, "STOP"), (20.0, "CONT"))]
+    stops += [(at, SignalSent("p", f"SIG{name}")) for at, name in ((29.0, "STOP"), (40.0, "CONT"))]
+    assert verdict(check, *stops, BREAK, CLEAR, *stream("a", 0, 80, {1.0: WELL, 20.5: SICK, 40.5: WELL})) is PASS
+    assert verdict(check, *stops, BREAK, CLEAR, *stream("a", 0, 80, {1.0: WELL, 28.0: SICK, 40.5: WELL})) is FAIL
+    assert verdict(check, *stops, BREAK, CLEAR, *stream("a", 0, 80, {1.0: WELL, 20.5: SICK, 50.0: SICK})) is FAIL
+    assert verdict(check, *stops[:1], BREAK, *stream("a", 0, 80, {1.0: WELL, 20.5: SICK})) is NOT_TESTED
+
+
+def test_each_fault_of_an_experiment_is_judged() -> None:
+    check = "new-stream-starts-with-the-fault"
+    first = (*stream("a", 0, 9, {1.0: WELL}), BREAK, *stream("b", 17, 25, {17.1: SICK}), CLEAR)
+    second: list[Record] = [(50.0, replace(BROKEN, fault="cold"))]
+    healed = stream("c", 40, 49, {40.1: WELL})
+    assert verdict(check, *first, *healed, *second, *stream("d", 57, 65, {57.1: SICK})) is PASS
+    assert verdict(check, *first, *healed, *second, *stream("d", 57, 65, {57.1: WELL})) is FAIL
 
 
 def test_reports_must_continue_after_a_stop() -> None:
