@@ -1,11 +1,12 @@
 """The fault adapters of one driver process: does each action of a fault, with a time limit."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.suites.certifying.faults import files
 from drahealth.suites.certifying.faults.backends import Backend
 from drahealth.suites.checking.faults import (
@@ -51,6 +52,22 @@ class FaultAdapters:
                 await backend.start()
             except ActionFailed as error:
                 raise ConfigurationError(f"backend {action.script}: {error}", "run the script by hand") from None
+
+    async def move(
+        self,
+        faults: Sequence[Fault],
+        values: Mapping[str, str],
+        api: ListWatch | None,
+        outside: Callable[[Path], Path],
+    ) -> None:
+        """Starts the backends again for a driver that got other directories and another API server.
+
+        Raises ConfigurationError.
+        """
+        await self.close()
+        self._around = replace(self._around, api=api, outside=outside)
+        self._backends.clear()
+        await self.start(faults, values)
 
     async def perform(self, action: Action, values: Mapping[str, str], limit: float) -> None:
         """Does one action within `limit` seconds, with placeholders replaced. Raises ActionFailed."""

@@ -155,6 +155,8 @@ async def _move(lab: Lab, target: KubeletTarget, *, own_directories: bool) -> No
         places = await _in_sandbox(lab, setup.sandbox, places, access, target.device_plugins_dir)
     await create_objects(target.api, setup.objects, places)
     subject.move(places, target.api)
+    if subject.adapters:
+        await subject.adapters.move(subject.faults, places.placeholders(), target.api, places.outside)
 
 
 async def _in_sandbox(

@@ -37,19 +37,26 @@ FAULTS = (
 """What breaks the devices of these drivers."""
 
 
+PLACES = ("{node_name}", "{kubeconfig}", "{registry_dir}", "{driver_dir}", "{cdi_dir}", "{instance}")
+"""The arguments of `serve`."""
+
+
 def command(name: str) -> tuple[str, ...]:
     """The command line of a mutant, or of the healthy driver, for `drahealth check`."""
-    places = ("{node_name}", "{kubeconfig}", "{registry_dir}", "{driver_dir}", "{cdi_dir}", "{instance}")
-    return (sys.executable, "-m", __spec__.name if __spec__ else __name__, name, *places)
+    return (sys.executable, "-m", __spec__.name if __spec__ else __name__, name, *PLACES)
 
 
 async def main(words: Sequence[str]) -> None:
+    """Runs the driver of a name until SIGTERM or SIGINT."""
+    name, *places = words
+    await serve(Healthy if name == HEALTHY else MUTANTS[name].driver, places)
+
+
+async def serve(driver_class: type[Healthy], places: Sequence[str]) -> None:
     """Runs a driver until SIGTERM or SIGINT."""
-    name, node, kubeconfig, *rest = words
-    *folders, instance = rest
+    node, kubeconfig, *folders, instance = places
     registry_dir, data_dir, cdi_dir = map(Path, folders)
     (data_dir / "health").mkdir(exist_ok=True)  # fault adapters make no folder
-    driver_class = Healthy if name == HEALTHY else MUTANTS[name].driver
     api = await KubeClient.from_kubeconfig(kubeconfig)
     try:
         driver = driver_class(Surroundings(node, registry_dir, data_dir, cdi_dir, api, instance))

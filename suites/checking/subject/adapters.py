@@ -39,6 +39,18 @@ class Adapters(Protocol):
     async def start(self, faults: Sequence[Fault], values: Mapping[str, str]) -> None:
         """Starts the scripted backends of the faults, with the values of placeholders. Raises ConfigurationError."""
 
+    async def move(
+        self,
+        faults: Sequence[Fault],
+        values: Mapping[str, str],
+        api: ListWatch | None,
+        outside: Callable[[Path], Path],
+    ) -> None:
+        """Starts the backends again for a driver that got other directories and another API server.
+
+        Raises ConfigurationError.
+        """
+
     async def perform(self, action: Action, values: Mapping[str, str], limit: float) -> None:
         """Does one action within `limit` seconds. Raises ActionFailed."""
 

@@ -200,3 +200,24 @@ def test_placeholders_are_replaced_in_all_strings() -> None:
     patch = with_values(PatchObject("Node", "{node_name}", "", {"metadata": {"x": ["{device}"]}}), values)
     assert found == SetEnvironment({"FAIL": "gpu-1"})
     assert patch == PatchObject("Node", "node-a", "", {"metadata": {"x": ["gpu-1"]}})
+
+
+async def test_adapters_follow_a_driver_to_another_kubelet(adapters: FaultAdapters, tmp_path: Path) -> None:
+    script = tmp_path / "backend.py"
+    script.write_text(
+        BACKEND.replace("sys.argv[1]", "sys.argv[1], file=open(sys.argv[1], 'w')").replace(
+            'print("starting", flush=True)', 'print("ready", flush=True)'
+        )
+    )
+    fault = Fault("hot", TellBackend(script, ("{driver_dir}/seen",), "break"), TellBackend(script, (), "heal"))
+    api = ApiServer(clock=SystemClock())
+    await api.create(NODES, {"metadata": {"name": "there"}})
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    await adapters.start([fault], {"driver_dir": str(tmp_path / "a")})
+    await adapters.perform(fault.breaks, {}, 30)
+    await adapters.move([fault], {"driver_dir": str(tmp_path / "b")}, api, Path)
+    await adapters.perform(fault.breaks, {}, 30)
+    await adapters.perform(PatchObject("Node", "there", "", {"metadata": {"labels": {"a": "b"}}}), {}, 30)
+    assert [names(tmp_path / folder) for folder in ("a", "b")] == [["seen"], ["seen"]]
+    assert (await api.get(NODES, "there"))["metadata"]["labels"] == {"a": "b"}
