@@ -84,6 +84,12 @@ def test_change_in_another_process_counts_with_the_grade_of_its_fault() -> None:
     assert finding(RECEIVED, with_faults_alone(asked)).grade == "asked"
 
 
+def test_change_in_short_streams_of_a_fault_counts() -> None:
+    quiet_run = [(at, name, quiet(event)) for at, name, event in RECORDS if name != "faults"]
+    short = [(one.at / 20, one.experiment, one.what) for one in fault_run().records]
+    assert finding(RECEIVED, evidence_at(*quiet_run, *short)).verdict is Verdict.PASS
+
+
 def test_message_in_another_process_counts() -> None:
     check = "messages-have-at-most-1024-bytes"
     assert finding(check, with_faults_alone()).verdict is Verdict.PASS
