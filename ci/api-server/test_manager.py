@@ -18,6 +18,8 @@ from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.values import Health
+from drahealth.suites.targets.api_servers.root_directory import port_in
+from drahealth.suites.targets.kubelet.node.ports import Reservation
 from drahealth.suites.unit.endings import PATIENCE
 
 DRIVER = "gpu.example.com"
@@ -112,7 +114,9 @@ async def test_a_pod_from_a_manifest_keeps_its_uid_and_shows_health_on_a_real_ap
 
     manager.process.kill()
     await manager.stop()
+    reserved = Reservation(port_in(manager.root / "kubeconfig"))  # no other process gets it meanwhile
     await manager.start()
+    reserved.release()
     await driver.set_health("gpu-0", Health.UNHEALTHY)
     after = await seen(manager.api, PODS, {"claim:gpu": ["Unhealthy"]})
     await written(manager.root / "pods" / "default.job.status.yaml", "health: Unhealthy")

@@ -18,7 +18,9 @@ from drahealth.fakes.cluster.clients.kubeconfig import access
 from drahealth.manager.gates import Gates
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.api_servers.real import real_api_servers
+from drahealth.suites.targets.api_servers.root_directory import port_in
 from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.targets.kubelet.node.ports import Reservation
 from drahealth.suites.unit.certifying.test_objects import check_objects_of_any_kind
 from drahealth.suites.unit.endings import PATIENCE
 
@@ -68,9 +70,11 @@ async def test_objects_port_and_credentials_outlive_the_server(root: Path) -> No
         before = (root / "kubeconfig").read_bytes()
         assert processes(root).keys() == PROGRAMS
     assert not processes(root)
+    reserved = Reservation(port_in(root / "kubeconfig"))  # no other process gets it meanwhile
     async with api_server("real", root) as server:
         assert await there(server.api, "kept")
         assert (root / "kubeconfig").read_bytes() == before
+    reserved.release()
 
 
 async def test_a_server_that_is_down_refuses_calls_until_it_is_up(root: Path) -> None:
@@ -106,7 +110,7 @@ async def test_a_killed_process_is_reported_with_its_log(root: Path) -> None:
     failure = asyncio.create_task(server.wait())
     processes(root)["etcd"].kill()
     with pytest.raises(HarnessError, match="etcd has ended"):
-        await asyncio.wait_for(failure, 30)
+        await asyncio.wait_for(failure, PATIENCE)
     await server.stop()
 
 

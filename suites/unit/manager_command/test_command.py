@@ -9,7 +9,9 @@ import pytest
 
 from drahealth.proto.events import Prepared, Record
 from drahealth.proto.values import Health
+from drahealth.suites.targets.api_servers.root_directory import port_in
 from drahealth.suites.targets.drivers import ProcessDrivers
+from drahealth.suites.targets.kubelet.node.ports import Reservation
 from drahealth.suites.unit.manager_command.manager_process import FOR_ALL, Manager
 from drahealth.suites.unit.manager_command.rig import DRIVER, PATIENCE, SCHEDULED, TEMPLATE, Rig, health, pod
 
@@ -40,7 +42,9 @@ async def test_a_driver_of_another_process_registers_and_a_pod_shows_its_device(
     await driver.crash()  # nobody answers the next one
     for path in rig.pods.glob("*.status.yaml"):
         path.unlink()
+    reserved = Reservation(port_in(rig.root / "kubeconfig"))  # no other process gets it meanwhile
     await manager.start()
+    reserved.release()
     after = await rig.shows(UNHEALTHY)
     assert (after["uid"], after["phase"]) == (before["uid"], "Running")
 
