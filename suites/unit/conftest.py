@@ -1,6 +1,7 @@
 """What all unit tests share."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,6 +39,12 @@ def events_of_closed_loops_are_dropped() -> Iterator[None]:
 def anyio_backend() -> str:
     """Everything here is asyncio."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interrupts_are_not_ignored() -> None:
+    """A shell ignores SIGINT in what it runs in the background, and so would all that the tests start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -8,14 +8,17 @@ PATIENCE = 120.0
 
 Tasks = Set["asyncio.Task[object]"]
 
+_CALLS = ("_AioCall.", "_handle_exceptions", "_schedule_rpc_coro")
+"""The beginnings of the names of gRPC's tasks for calls: of a client, and two of a server."""
+
 
 async def calls_end(before: Tasks = frozenset()) -> None:
-    """Returns when gRPC's calls that have begun since have ended.
+    """Returns when gRPC's calls that have begun since have ended, on the side of clients and of servers.
 
     A call hears how it ended from another thread, in no certain number of the loop's turns after its channel and server
     are closed. A loop that is closed before makes that thread complain of it, later and elsewhere.
     """
-    calls = {task for task in asyncio.all_tasks() - before if _name(task).startswith("_AioCall.")}
+    calls = {task for task in asyncio.all_tasks() - before if _name(task).startswith(_CALLS)}
     if calls:
         await asyncio.wait(calls, timeout=PATIENCE)
 

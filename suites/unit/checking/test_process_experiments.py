@@ -123,7 +123,11 @@ PREPARE, UNPREPARE = "NodePrepareResources OK", "NodeUnprepareResources OK"
 async def test_healthy_driver_goes_through_all_experiments_with_processes(serve: tuple[str, ...]) -> None:
     names = ("refused-registration", "driver-restart", "slice-deletion", "api-server-down")
     evidence = await run(serve, "registration", "services", "slow-prepare", "end", *names)
-    assert {name: story(evidence, name) for name in ("slow-prepare", "end", *names)} == {
+    stories = {name: story(evidence, name) for name in ("slow-prepare", "end", *names)}
+    without = stories["api-server-down"]
+    ups = [without.pop(place) for place in (without.index("up"), -1)]  # a slow driver registers after the first one
+    assert ups == ["up", "up"]
+    assert stories == {
         "slow-prepare": ["held", *STREAMED, "released", PREPARE, UNPREPARE],
         "end": ["SIGTERM", "exited 0", "0+0 sockets"],
         "refused-registration": ["started", *REGISTERED, "GetInfo OK", "1+2 sockets"],
@@ -133,8 +137,8 @@ async def test_healthy_driver_goes_through_all_experiments_with_processes(serve:
         ],
         "slice-deletion": ["started", *REGISTERED, "1 slices", "DELETED by check", "ADDED by driver", "1 slices"],
         "api-server-down": [
-            *("down", "started", *REGISTERED, "up", "1 slices"),
-            *("down", "GetInfo OK", *STREAMED, PREPARE, "up"),
+            *("down", "started", *REGISTERED, "1 slices"),
+            *("down", "GetInfo OK", *STREAMED, PREPARE),
         ],
     }
     assert set(outcomes(evidence).values()) == {"done"}
