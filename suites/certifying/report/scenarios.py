@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from drahealth.suites.certifying.report.drawing import DrawnGroup, picture
 from drahealth.suites.certifying.report.results import Result, ScenarioView
 
-ROWS = 120
+ROWS = 200
 """The most scenarios of a page."""
-_LANES = 400
+_LANES = 600
 """The most lanes of a page; more scenarios are left out."""
 _OPEN = 8
 """The most scenarios that are unfolded at first."""
