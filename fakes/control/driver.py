@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from drahealth.fakes.control.commands.claims import DriverClaims
 from drahealth.fakes.control.commands.devices import DriverDevices
 from drahealth.fakes.control.commands.life import DriverLife
 from drahealth.fakes.control.commands.questions import DriverQuestions
@@ -165,5 +166,5 @@ class DriverOptions:
         return cdi_id(self.name, SHARED if self.shared_cdi_id else device)
 
 
-class DriverControl(DriverLife, DriverDevices, StreamControl, DriverReports, DriverQuestions):
+class DriverControl(DriverLife, DriverDevices, StreamControl, DriverClaims, DriverReports, DriverQuestions):
     """Interface with one method for each command of a fake driver (`commands`)."""

@@ -15,6 +15,7 @@ import grpc
 
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.control.commands.claims import FailClaims
 from drahealth.fakes.control.commands.devices import Reset, TaintDevices, UntaintDevices
 from drahealth.fakes.control.commands.life import (
     Crash,
@@ -75,6 +76,7 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
         self.failing = self._devices.failing
         self._requests = Counter[str]()
         self._counts = CallCounts()
+        self._claim_errors: dict[str, str] = {}
         self._tainting = asyncio.Lock()
         self._instances = DriverInstances(options, self._clock, self._make, self._begin)
 
@@ -206,6 +208,12 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
         async with self._tainting:
             await self._set_taints({})
 
+    # -- claims
+
+    @handles(FailClaims)
+    async def _fail_claims(self, command: FailClaims) -> None:
+        self._claim_errors[command.call] = command.error
+
     # -- health streams
 
     @handles(Report)
@@ -279,7 +287,15 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
 
     def _make(self, options: DriverOptions, on_status: OnStatus) -> DriverInstance:
         return DriverInstance(
-            options, self._devices, self._api, self._clock, self._observe, on_status, self._requests, self._counts
+            options,
+            self._devices,
+            self._api,
+            self._clock,
+            self._observe,
+            on_status,
+            self._requests,
+            self._counts,
+            self._claim_errors,
         )
 
     async def _begin(self, instance: DriverInstance) -> None:

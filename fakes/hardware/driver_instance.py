@@ -5,7 +5,7 @@ In a rolling update two instances overlap. They share the devices and the prepar
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 class DriverInstance:
     """An instance; it can start again after it has stopped. Calls `on_status(self)` after each registration status.
 
-    `requests` and `counts` count the calls of all instances of the driver.
+    `requests` and `counts` count the calls of all instances of the driver. `claim_errors` has their errors by call.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class DriverInstance:
         on_status: Callable[["DriverInstance"], None],
         requests: Counter[str],
         counts: CallCounts,
+        claim_errors: Mapping[str, str],
     ) -> None:
         self.options = options
         self.heartbeat = options.heartbeat
@@ -67,7 +68,9 @@ class DriverInstance:
         self._observe = observe
         self._on_status = on_status
         self._counts = counts
-        self._plugin = FakeDraPlugin(options, devices.ids(), self.prepared, observe, self.health.report_prepared)
+        self._plugin = FakeDraPlugin(
+            options, devices.ids(), self.prepared, observe, self.health.report_prepared, claim_errors
+        )
         self._made_folder: bool | None = None
         self._dropped: ValueError | None = None
         self._helper = self._new_helper()

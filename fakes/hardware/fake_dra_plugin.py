@@ -13,7 +13,10 @@ from drahealth.proto.values import DeviceId, PreparedDevice
 
 
 class FakeDraPlugin:
-    """Stores prepared claims for `devices` in `prepared`; calls `changed()` after each change."""
+    """Stores prepared claims for `devices` in `prepared`; calls `changed()` after each change.
+
+    `errors` has the error of each claim, by call: prepare, unprepare.
+    """
 
     def __init__(
         self,
@@ -22,12 +25,14 @@ class FakeDraPlugin:
         prepared: PreparedClaims,
         observe: Observe,
         changed: Callable[[], None],
+        errors: Mapping[str, str],
     ) -> None:
         self._options = options
         self._devices = devices
         self._prepared = prepared
         self._observe = observe
         self._changed = changed
+        self._errors = errors
 
     async def prepare_resource_claims(self, claims: Sequence[Object]) -> Mapping[str, PrepareResult]:
         results = {claim["metadata"]["uid"]: self._prepare(claim) for claim in claims}
@@ -35,6 +40,8 @@ class FakeDraPlugin:
         return results
 
     async def unprepare_resource_claims(self, claims: Sequence[NamespacedObject]) -> Mapping[str, Exception | None]:
+        if error := self._errors.get("unprepare"):
+            return {claim.uid: ValueError(error) for claim in claims}
         for claim in claims:
             self._prepared.remove(claim.uid)
             self._observe(events.Unprepared(self._options.name, self._options.instance, claim.uid))
@@ -45,7 +52,7 @@ class FakeDraPlugin:
         uid = claim["metadata"]["uid"]
         results = claim["status"]["allocation"].get("devices", {}).get("results", [])
         own = [result for result in results if result["driver"] == self._options.name]
-        if problem := self._refusal(uid, own):
+        if problem := self._errors.get("prepare") or self._refusal(uid, own):
             return PrepareResult(error=ValueError(problem))
         devices = [device for result in own for device in self._returned(result)]
         self._prepared.add(uid, devices)

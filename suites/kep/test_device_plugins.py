@@ -185,3 +185,37 @@ async def test_a_change_in_a_device_plugins_list_creates_a_pod_event(node: Node)
     await node.events_arrive()
     with node.judging("EVENT-01", "an event reports that the listed device is unhealthy"):
         pod.has_event(gpu, Health.UNHEALTHY, before)
+
+
+@scenario("DP-05")
+async def test_a_device_shows_unknown_after_an_empty_list(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_plugin_gpu()
+    await gpu.becomes(Health.UNHEALTHY)
+    await pod.shows(gpu, Health.UNHEALTHY)
+    await gpu.is_removed()
+    with node.judging("DP-05", "it shows as Unknown"):
+        await pod.shows(gpu, Health.UNKNOWN, within="resync")
+
+
+@scenario("TERM-02")
+async def test_the_device_of_an_ended_pod_can_be_used_again(node: Node) -> None:
+    plugin = await node.device_plugin()
+    gpu = plugin.gpus[0]
+    pod = await node.running_pod(plugin.request(), restart="Never")
+    await gpu.becomes(Health.UNHEALTHY)
+    await pod.shows(gpu, Health.UNHEALTHY)
+    await gpu.becomes(Health.HEALTHY)
+    await pod.shows(gpu, Health.HEALTHY)
+    await pod.ends(0)
+    await pod.is_in_phase("Succeeded")
+    next_pod = await node.running_pod(plugin.request())
+    await next_pod.shows(gpu, Health.HEALTHY)
+
+
+@scenario("INIT-02", "DP-01")
+async def test_a_sidecar_shows_the_device_of_a_device_plugin(node: Node) -> None:
+    plugin = await node.device_plugin()
+    pod = await node.running_pod(containers={"main": []}, sidecars={"side": [plugin.request()]})
+    await plugin.gpus[0].becomes(Health.UNHEALTHY)
+    with node.judging("INIT-02", "the sidecar shows it"):
+        await pod["side"].shows(plugin.gpus[0], Health.UNHEALTHY)

@@ -70,3 +70,27 @@ async def test_a_terminated_pod_keeps_the_health_in_init_containers_and_sidecars
     with node.judging("TERM-02", "init containers and sidecars keep the last health"):
         for container in ("first", "side", "main"):
             pod[container].still_shows(gpu, Health.UNHEALTHY, message="before the end of the pod")
+
+
+@scenario("STATUS-01")
+async def test_a_container_that_waits_for_an_init_container_shows_the_health_of_its_device(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    pod = await node.pod((await node.claim(driver))["gpu"], init={"first": []})
+    await pod["first"].is_in_state("running")
+    await gpu.becomes(Health.UNHEALTHY, message="before the start of the container")
+    await pod["main"].shows(gpu, Health.UNHEALTHY, message="before the start of the container")
+    await pod["first"].ends(0)
+    await pod.is_running()
+
+
+@scenario("PODLEVEL-01")
+async def test_a_claim_of_a_sidecar_does_not_show_in_the_status_of_the_pod_itself(node: Node) -> None:
+    driver = await node.driver(devices=2)
+    claim, own = await node.claim(driver), await node.claim(driver)
+    pod = await node.running_pod(own["gpu"], sidecars={"side": [claim["gpu"]]})
+    [gpu] = await node.allocated(own)
+    await gpu.becomes(Health.UNHEALTHY, message="a fence")
+    await pod.shows(gpu, Health.UNHEALTHY, message="a fence")
+    with node.judging("PODLEVEL-01", "the pod's own field is empty"):
+        await pod.own.shows_nothing()

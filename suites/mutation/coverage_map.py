@@ -15,6 +15,8 @@ import pytest
 from drahealth.suites.mutation.modules import ROOT, changed_modules
 
 SCENARIOS = "suites/kep"
+_AT_START = "*"
+"""Stands for the start of the target, which all scenarios share."""
 
 
 @dataclass(frozen=True)
@@ -22,18 +24,22 @@ class CoverageMap:
     """The map of one run of all scenarios."""
 
     lines: dict[str, dict[str, list[str]]]
-    """By module and line, the names of the scenarios that ran it; lines that ran at import are not there."""
+    """By module and line, the names of the scenarios that ran it, and `*` if the start of the target did; lines that
+    ran at import alone are not there."""
     seconds: dict[str, float]
     """The duration of each scenario."""
 
     def scenarios(self, path: str, lines: Iterable[int], *, at_import: bool) -> list[str]:
         """The scenarios to run for a change of these lines, the fastest first.
 
-        A line outside of functions runs at import: then each scenario that uses the module counts.
+        A line outside of functions runs at import, and a line of the start of the target runs once for all scenarios:
+        then each scenario that uses the module counts.
         """
         module = self.lines.get(path, {})
-        ran = module.values() if at_import else [module.get(str(line), []) for line in lines]
-        return sorted({name for names in ran for name in names}, key=lambda name: (self.seconds[name], name))
+        ran = {name for line in lines for name in module.get(str(line), [])}
+        if at_import or _AT_START in ran:
+            ran = {name for names in module.values() for name in names}
+        return sorted(ran - {_AT_START}, key=lambda name: (self.seconds[name], name))
 
 
 def read_map(file: Path) -> CoverageMap:
@@ -45,6 +51,13 @@ class _Contexts:
     def __init__(self, coverage: Any) -> None:
         self._coverage = coverage
         self.seconds: dict[str, float] = {}
+        self._has_started = False
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
+        self._coverage.switch_context("" if self._has_started else _AT_START)
+        self._has_started = True
+        return (yield)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Only the default health API: the changed modules run the same lines over the others."""

@@ -45,8 +45,10 @@ OPERATORS = {
 }
 """The operators by name, each with its sentence."""
 
-_SILENT = ("log", "_observe", "observe", "_log_problem", "_observe_report", "_observe_restored")
+_SILENT = ("log", "_observe", "observe", "_log_problem", "_log_exception", "_observe_report", "_observe_restored")
 """Names of loggers, and of functions that only log or observe."""
+_FOR_LOGS = ("_complaint", "complaint", "_last_problem", "level", "wrong", "began")
+"""Names of what only a log or an event needs, such as the last reason that was logged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,8 @@ def _mutable(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST]]:
             yield from _mutable(statement, name)
         return
     for child in ast.iter_child_nodes(node):
-        yield from _mutable(child, function)
+        if not (isinstance(node, ast.AnnAssign) and child is node.annotation):
+            yield from _mutable(child, function)
 
 
 def _is_left_out(node: ast.AST) -> bool:
@@ -156,9 +159,17 @@ def _is_left_out(node: ast.AST) -> bool:
             return True
         case ast.Expr(value=ast.Call() as call):
             return _is_silent(call)
+        case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
+            return _name_of(target) in _FOR_LOGS
+        case ast.Compare(left=left, comparators=[right]):
+            return bool({_name_of(left), _name_of(right)} & set(_FOR_LOGS))
         case ast.If(test=test):
             return "ignore" in {name.id for name in ast.walk(test) if isinstance(name, ast.Name)}
     return False
+
+
+def _name_of(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_silent(call: ast.Call) -> bool:

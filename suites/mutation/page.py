@@ -10,7 +10,7 @@ from drahealth.suites.mutation.score import CAUGHT, INVALID, C, Score, summary
 
 def page(hand: Score[HandMutant], automatic: Score[Mutation], about: str, names: Iterable[str]) -> str:
     """The documentation page. `about`: which automatic changes were tried; `names`: all requirements."""
-    lines = [_HEADER]
+    lines = [_HEADER, "## Outcomes\n", *_table(("outcome", "meaning", "counts as caught"), _OUTCOMES), ""]
     lines += ["## Changes that were written by hand\n", _HAND, f"{summary(hand)}.\n", *_by_part(hand), ""]
     lines += ["## Automatic changes\n", _AUTOMATIC, f"Tried: {about}. {summary(automatic)}.\n"]
     lines += [*_by_operator(automatic), ""]
@@ -75,6 +75,16 @@ invariants count, never unit tests.
 A change that no scenario notices is a survivor: a hole in the scenarios, or a change without an effect that a client
 can see.
 """
+_OUTCOMES = (
+    ("killed", "A scenario fails, or an invariant does not hold in its history.", "yes"),
+    ("error", "The changed reference stops working before a scenario can judge it.", "yes"),
+    ("hangs", "The scenarios do not end within two minutes.", "yes"),
+    ("survived", "All scenarios that run the changed lines pass.", "no"),
+    ("not covered", "No scenario runs the changed lines.", "no"),
+    ("equivalent", "No client can see the change, or the texts allow it; the reason is listed below.", "not counted"),
+    ("no import", "The changed module cannot be imported, so it is no kubelet.", "not counted"),
+    ("does not apply", "The text to replace is not in its module any more.", "not counted"),
+)
 _HAND = """\
 Each is one plausible error, chosen from the texts and not from the scenarios. The files in `ci/hand-mutants` describe
 each with one sentence.

@@ -46,10 +46,17 @@ class Score(Generic[C]):
     @property
     def share(self) -> float:
         """The share of changes that were caught, of those that are judged and not equivalent."""
-        counts = self.counts
-        caught = sum(counts[name] for name in CAUGHT)
-        judged = sum(counts.values()) - sum(counts[name] for name in ("equivalent", "missing", *INVALID))
-        return caught / judged if judged else 0.0
+        return self.caught / self.judged if self.judged else 0.0
+
+    @property
+    def caught(self) -> int:
+        """The number of changes that the scenarios notice."""
+        return sum(self.counts[name] for name in CAUGHT)
+
+    @property
+    def judged(self) -> int:
+        """The number of changes that count: valid, with a result, and not equivalent."""
+        return sum(self.counts.values()) - sum(self.counts[name] for name in ("equivalent", "missing", *INVALID))
 
     def survivors(self) -> list[C]:
         """The changes that no scenario noticed."""
@@ -82,4 +89,4 @@ def read_equivalent(text: str) -> dict[str, str]:
 def summary(score: Score[Any]) -> str:
     """The figures in one line."""
     counts = ", ".join(f"{number} {name}" for name, number in sorted(score.counts.items()))
-    return f"{len(score.changes)} changes: {counts}. Caught: {score.share:.1%}"
+    return f"{len(score.changes)} changes: {counts}. Caught: {score.caught} of {score.judged} ({score.share:.1%})"

@@ -1,7 +1,8 @@
 """The ResourceClaims of a scenario."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, Api, Object
 from drahealth.fakes.cluster.scheduling.claims import POD_CLAIM
@@ -13,12 +14,19 @@ from drahealth.suites.story.hardware import Driver
 class Claim:
     """A ResourceClaim of the scenario, with its requests by name. `name` is its name in the pod.
 
-    `object_name` is the name of the API object. It is None for a claim from a template.
+    `object_name` is the name of the API object. It is None for a claim from a template. `others` are further drivers
+    with devices in it.
     """
 
     name: str
     driver: Driver
     object_name: str | None
+    others: tuple[Driver, ...] = ()
+
+    @property
+    def drivers(self) -> tuple[Driver, ...]:
+        """All drivers with devices in it."""
+        return (self.driver, *self.others)
 
     def __getitem__(self, request: str) -> "Use":
         """The use of one request of the claim."""
@@ -51,19 +59,27 @@ class Claims:
         self._used: set[str] = set()
 
     async def make(
-        self, name: str, driver: Driver, requests: Mapping[str, int], *, template: bool = False, object_name: str = ""
+        self,
+        name: str,
+        requests: Mapping[str, tuple[Driver, int]],
+        *,
+        alternatives: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        template: bool = False,
+        object_name: str = "",
     ) -> Claim:
-        """Create a claim for devices of the driver. `requests` maps each request to its number of devices.
+        """Create a claim. `requests` maps each request to a driver and its number of devices.
 
-        `object_name` is the name of the API object, if it differs from the name in the pod.
+        `alternatives` has the names of the subrequests of a request. `object_name` is the name of the API object, if it
+        differs from the name in the pod.
         """
-        of_driver = {request: (driver.name, count) for request, count in requests.items()}
-        manifest = manifests.claim(self._namespace, object_name or name, of_driver)
+        driver, *others = dict.fromkeys(driver for driver, _ in requests.values())
+        asked = {request: (of.name, count) for request, (of, count) in requests.items()}
+        manifest = manifests.claim(self._namespace, object_name or name, asked, alternatives)
         if template or (self._templates and not object_name):
             await self._api.create(CLAIM_TEMPLATES, manifests.template(manifest))
-            return Claim(name, driver, None)
+            return Claim(name, driver, None, tuple(others))
         await self._api.create(CLAIMS, manifest)
-        return Claim(name, driver, object_name or name)
+        return Claim(name, driver, object_name or name, tuple(others))
 
     async def source(self, claim: Claim) -> dict[str, str]:
         """The claim reference for the next pod. It shares the claim of the first pod, if there was one."""

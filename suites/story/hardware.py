@@ -178,6 +178,12 @@ class Driver:
         self._opened_before = len(self._opened())
         await self.control.stream_close(code)
 
+    async def sends_a_malformed_message(self) -> None:
+        """Send a message on the health streams that nobody can decode."""
+        self.node.log(f"driver {self} sends a malformed message")
+        self._opened_before = len(self._opened())
+        await self.control.stream_send("ff")
+
     async def has_new_stream(self) -> None:
         """Wait until the kubelet has opened a health stream since `stream_ends`."""
         expected = f"driver {self} has a new health stream"

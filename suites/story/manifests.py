@@ -1,6 +1,7 @@
 """The API objects that tests create. Pure."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, PODS, Object
@@ -20,8 +21,16 @@ def device_class(driver: str) -> Object:
     }
 
 
-def claim(namespace: str, name: str, requests: Mapping[str, tuple[str, int]]) -> Object:
-    """A ResourceClaim. `requests` maps names to a driver and its number of devices."""
+def claim(
+    namespace: str,
+    name: str,
+    requests: Mapping[str, tuple[str, int]],
+    alternatives: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Object:
+    """A ResourceClaim. `requests` maps names to a driver and its number of devices.
+
+    `alternatives` has the names of the subrequests of a request; all ask for the same.
+    """
     return {
         "apiVersion": CLAIMS.api_version,
         "kind": CLAIMS.kind,
@@ -29,12 +38,19 @@ def claim(namespace: str, name: str, requests: Mapping[str, tuple[str, int]]) ->
         "spec": {
             "devices": {
                 "requests": [
-                    {"name": request, "exactly": {"deviceClassName": of, "allocationMode": "ExactCount", "count": many}}
+                    _request(request, alternatives.get(request, ()), of, many)
                     for request, (of, many) in requests.items()
                 ]
             }
         },
     }
+
+
+def _request(name: str, alternatives: Sequence[str], driver: str, count: int) -> dict[str, Any]:
+    asked = {"deviceClassName": driver, "allocationMode": "ExactCount", "count": count}
+    if not alternatives:
+        return {"name": name, "exactly": asked}
+    return {"name": name, "firstAvailable": [{"name": alternative, **asked} for alternative in alternatives]}
 
 
 def template(claim: Object) -> Object:

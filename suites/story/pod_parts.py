@@ -7,6 +7,7 @@ from drahealth.fakes.cluster.api import Object
 from drahealth.proto.events import ContainerSeen, StatusSeen
 from drahealth.proto.values import Health, ResourceStatus
 from drahealth.suites.story.context import StoryNode
+from drahealth.suites.story.device_plugin import PluginGpu
 from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.targets.target import Window
 
@@ -45,11 +46,13 @@ class PodPart:
         self._node = pod.node
         self._name = name
 
-    async def shows(self, gpu: Gpu, health: Health, message: str | None = None, within: Window = "push") -> None:
+    async def shows(
+        self, gpu: Gpu | PluginGpu, health: Health, message: str | None = None, within: Window = "push"
+    ) -> None:
         """Wait until this part shows the device with this health. `message` as in `Pod.shows`."""
         await self._until(lambda: self._shown(gpu, health, message), within, self._words("shows", gpu, health, message))
 
-    def still_shows(self, gpu: Gpu, health: Health, message: str | None = None) -> None:
+    def still_shows(self, gpu: Gpu | PluginGpu, health: Health, message: str | None = None) -> None:
         """Check that the newest status shows this health."""
         words = self._words("still shows", gpu, health, message)
         self._node.check(self._shown(gpu, health, message), words, self._pod)
@@ -76,7 +79,7 @@ class PodPart:
     def __str__(self) -> str:
         return f"container {self._name} of pod {self._pod.name}" if self._name else f"pod {self._pod.name} itself"
 
-    def _words(self, shows: str, gpu: Gpu, health: Health, message: str | None) -> str:
+    def _words(self, shows: str, gpu: Gpu | PluginGpu, health: Health, message: str | None) -> str:
         return f"{self} {shows} {gpu} {health}" + (f" {message!r}" if message else "")
 
     def _seen(self) -> Sequence[ContainerSeen]:
@@ -86,8 +89,8 @@ class PodPart:
     def _entries(self) -> Sequence[ResourceStatus]:
         return dict(self._pod.status.entries()).get(self._name, ()) if self._pod.status else ()
 
-    def _shown(self, gpu: Gpu, health: Health, message: str | None) -> bool:
-        if message and not self._node.requires_messages_of(gpu.driver):
+    def _shown(self, gpu: Gpu | PluginGpu, health: Health, message: str | None) -> bool:
+        if message and isinstance(gpu, Gpu) and not self._node.requires_messages_of(gpu.driver):
             message = ""
         return shows_health(self._entries(), gpu.resource_id(self._node.profile), health, message)
 

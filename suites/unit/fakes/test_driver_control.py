@@ -208,6 +208,16 @@ async def test_a_claim_that_is_not_there_is_an_error_of_its_own(driver: DriverCo
     assert ((await driver.state()).prepared, len(answers[uid].devices)) == ((uid,), 1)
 
 
+async def test_claims_fail_until_the_error_is_empty(driver: DriverControl, rig: Rig) -> None:
+    claim = await rig.claim("gpu-0")
+    uid, claims = claim["metadata"]["uid"], [reference(claim)]
+    for call, method in (("prepare", PREPARE["v1.DRAPlugin"]), ("unprepare", UNPREPARE["v1.DRAPlugin"])):
+        await driver.fail_claims(call, "out of order")
+        assert "out of order" in (await rig.call(method, claims=claims)).claims[uid].error
+        await driver.fail_claims(call)
+        assert not (await rig.call(method, claims=claims)).claims[uid].error
+
+
 async def test_devices_of_other_drivers_are_not_its_to_prepare(driver: DriverControl, rig: Rig) -> None:
     claim = await rig.claim("gpu-0", driver="other.example.com")
     answers = (await rig.call(PREPARE["v1.DRAPlugin"], claims=[reference(claim)])).claims

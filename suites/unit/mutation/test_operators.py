@@ -49,6 +49,9 @@ def test_each_operator_makes_one_change(source: str, expected: tuple[str, str, s
         "if self._observe is not ignore:\n    f(1)",
         "x = f'{1 + 1}'",
         "x = 'a' + b",
+        "self._complaint = a == b",
+        "if why != self._last_problem: pass",
+        "x: A | None = a",
     ],
 )
 def test_what_no_kubelet_does_is_left_out(source: str) -> None:

@@ -18,17 +18,20 @@ from drahealth.suites.judging.violation import Violation
 from drahealth.suites.kep import test_api_server_down as away
 from drahealth.suites.kep import test_basic as basic
 from drahealth.suites.kep import test_claims as claims
+from drahealth.suites.kep import test_claims_after_restart as after_restart
 from drahealth.suites.kep import test_crash_loop as crash_loop
 from drahealth.suites.kep import test_device_plugins as device_plugins
 from drahealth.suites.kep import test_events as events
 from drahealth.suites.kep import test_feature_gate as feature_gate
 from drahealth.suites.kep import test_init_containers as init_containers
 from drahealth.suites.kep import test_plugins as plugins
+from drahealth.suites.kep import test_prepare as prepare
 from drahealth.suites.kep import test_reports as reports
 from drahealth.suites.kep import test_restart as restart
 from drahealth.suites.kep import test_story as story
 from drahealth.suites.kep import test_terminated as terminated
 from drahealth.suites.kep import test_timeouts as timeouts
+from drahealth.suites.kep import test_validation as validation
 from drahealth.suites.run.scenario import scenario, scenario_of
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.reference.target import RESYNC, ReferenceTarget
@@ -210,6 +213,12 @@ TERMINATED = terminated.test_the_status_of_a_terminated_pod_does_not_change
 LATE = timeouts.test_a_device_not_reported_within_its_timeout_shows_unknown
 OWN_TIMEOUT = timeouts.test_each_device_has_its_own_timeout
 NO_TIMEOUT = timeouts.test_a_device_without_a_timeout_expires_after_thirty_seconds
+DELETED = after_restart.test_pods_deleted_while_the_kubelet_is_down_have_their_claims_unprepared
+KEPT = after_restart.test_entries_survive_a_kubelet_restart_while_their_driver_is_absent
+WRONG = validation.test_the_api_server_refuses_entries_that_break_a_rule
+FAILING = prepare.test_a_claim_that_its_driver_cannot_prepare_is_tried_again
+FAILED = prepare.test_a_pod_whose_claim_cannot_be_prepared_can_be_deleted
+JOINT = prepare.test_a_claim_of_two_drivers_is_prepared_and_unprepared_by_both
 TOO_LONG = basic.test_a_message_over_the_limit_is_cut_at_a_character_boundary
 ONE_ID = claims.test_devices_with_the_same_cdi_id_each_show_their_own_health
 ORDER = claims.test_entries_keep_their_order_between_status_updates
@@ -338,6 +347,14 @@ CASES = [
     Case("ABSENT-01", ABSENT, target=target_mutants.EndsTheUnknown),
     Case("ABSENT-02", ABSENT_START, claim_mutants.StartsUnprepared),
     Case("ABSENT-03", ABSENT_END, claim_mutants.AbandonsClaims),
+    Case("ABSENT-03", prepare.test_a_pod_whose_claim_cannot_be_unprepared_remains, claim_mutants.AbandonsClaims),
+    Case("PREPARE-01", prepare.test_a_shared_claim_is_unprepared_after_its_last_pod, claim_mutants.UnpreparesShared),
+    Case("PREPARE-02", FAILING, claim_mutants.StartsUnprepared),
+    Case("PREPARE-03", FAILED, claim_mutants.ForgetsFailures),
+    Case("PREPARE-04", JOINT, claim_mutants.AsksOneDriver),
+    Case("PREPARE-05", DELETED, claim_mutants.LosesItsClaims),
+    Case("PERSIST-04", KEPT, claim_mutants.LosesItsClaims),
+    Case("API-01", WRONG, target=target_mutants.RefusesNothing),
     Case("STATUS-02", NEW_MESSAGE, mutants.KeepsTheFirstMessage),
     Case("STATUS-16", TOLD_UNKNOWN, mutants.HopesForTheBest),
     Case("STATUS-15", NOTHING_ELSE, target=target_mutants.MakesTheSickUnready),

@@ -1,0 +1,25 @@
+"""The command about the claims of a driver: calls that fail."""
+
+from drahealth.fakes.control.commands.arguments import argument
+from drahealth.fakes.control.commands.definition import DRIVER, Command, command
+from drahealth.fakes.control.commands.surface import Control, Method
+
+CALLS = ("prepare", "unprepare")
+
+
+@command("fail_claims", DRIVER, ctl="", step="")
+class FailClaims(Command[None]):
+    """Answer these calls with an error for each claim. An empty error ends that."""
+
+    call: str = argument("prepare or unprepare.", choices=CALLS)
+    error: str = argument("The error of each claim; empty: none.", default="")
+
+    def __post_init__(self) -> None:
+        if self.call not in CALLS:
+            raise ValueError(f"call must be prepare or unprepare, got {self.call!r}")
+
+
+class DriverClaims(Control):
+    """The methods of drivers."""
+
+    fail_claims = Method(FailClaims)

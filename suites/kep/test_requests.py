@@ -1,0 +1,90 @@
+"""KEP-4680, ResourceStatus, and kubeletplugin, Device: requests, subrequests, and the devices that serve them."""
+
+from drahealth.fakes.control.driver import Returned
+from drahealth.proto.values import Health
+from drahealth.suites.run.scenario import scenario
+from drahealth.suites.story.hardware import Driver
+from drahealth.suites.story.node import Node
+
+
+@scenario("STATUS-05")
+async def test_a_container_shows_only_the_request_that_it_names(node: Node) -> None:
+    driver = await node.driver(devices=2)
+    claim = await node.claim(driver, one=1, two=1)
+    pod = await node.running_pod(containers={"first": [claim["one"]], "second": [claim["two"]]})
+    one, two = await node.allocated(claim)
+    await two.becomes(Health.UNHEALTHY, message="of the second request")
+    await pod["second"].shows(two, Health.UNHEALTHY, message="of the second request")
+    with node.judging("STATUS-05", "each request has an entry with its own devices"):
+        await pod["first"].shows_entries({claim["one"].entry: [one]})
+        await pod["second"].shows_entries({claim["two"].entry: [two]})
+
+
+@scenario("STATUS-05")
+async def test_a_device_shows_under_each_request_that_its_driver_names(node: Node) -> None:
+    driver = await _driver_with_devices_for_several_requests(node)
+    claim = await node.claim(driver, one=1, two=1, three=1)
+    pod = await node.running_pod(containers={name: [claim[name]] for name in ("one", "two", "three")})
+    own, of_two, of_all = driver.gpus
+    await of_two.becomes(Health.UNHEALTHY, message="it serves two requests")
+    with node.judging("STATUS-05", "each request has an entry with its own devices"):
+        for name, devices in {"one": [own, of_two, of_all], "two": [of_two, of_all], "three": [of_all]}.items():
+            await pod[name].shows_entries({claim[name].entry: devices})
+    await pod["one"].shows(of_two, Health.UNHEALTHY, message="it serves two requests")
+    await pod["two"].shows(of_two, Health.UNHEALTHY, message="it serves two requests")
+
+
+@scenario("CLAIM-02")
+async def test_a_whole_claim_shows_each_device_under_the_requests_that_its_driver_names(node: Node) -> None:
+    driver = await _driver_with_devices_for_several_requests(node)
+    claim = await node.claim(driver, one=1, two=1, three=1)
+    pod = await node.running_pod(claim)
+    own, of_two, of_all = driver.gpus
+    with node.judging("CLAIM-02", "there is an entry for each request"):
+        await pod.shows_entries({claim["one"].entry: [own, of_two, of_all], claim["two"].entry: [of_two, of_all]})
+
+
+@scenario("STATUS-05")
+async def test_a_request_with_alternatives_shows_the_device_of_the_chosen_one(node: Node) -> None:
+    driver = await node.driver(devices=2)
+    claim = await node.claim_with_alternatives(driver, "gpu", "large", "small")
+    pod = await node.running_pod(claim["gpu"])
+    [gpu] = await node.allocated(claim)
+    await gpu.becomes(Health.UNHEALTHY, message="of a subrequest")
+    await pod.shows(gpu, Health.UNHEALTHY, message="of a subrequest")
+    await pod.shows_entries({claim["gpu"].entry: [gpu]})
+
+
+@scenario("STATUS-12")
+async def test_two_shares_of_a_device_show_it_once(node: Node) -> None:
+    pool = node.target.node_name
+    shares = tuple(Returned(pool, "gpu-0", share_id=share) for share in ("left", "right"))
+    driver = await node.driver(cdi_ids=False, returns={"gpu-0": shares})
+    gpu, pod = driver.gpus[0], await node.pod((await node.claim(driver))["gpu"])
+    with node.judging("STATUS-12", "the status can be written"):
+        await pod.is_running()
+        await gpu.becomes(Health.UNHEALTHY, message="of both shares")
+        await pod.shows(gpu, Health.UNHEALTHY, message="of both shares")
+        node.check(len(pod.resources(gpu)) == 1, f"{gpu} of {driver} once", pod)
+
+
+@scenario("STATUS-05")
+async def test_a_pod_shows_more_than_a_hundred_devices_of_a_driver(node: Node) -> None:
+    driver = await node.driver(devices=112)
+    claims = [await node.claim(driver, gpu=28) for _ in range(4)]
+    pod = await node.running_pod(*(claim["gpu"] for claim in claims))
+    await pod.has_devices(112)
+    last = driver.gpus[-1]
+    await last.becomes(Health.UNHEALTHY, message="the last of many")
+    await pod.shows(last, Health.UNHEALTHY, message="the last of many")
+
+
+async def _driver_with_devices_for_several_requests(node: Node) -> Driver:
+    """A driver whose second device serves the requests `one` and `two`, and whose third one serves all requests."""
+    pool = node.target.node_name
+    returns = {
+        "gpu-1": (Returned(pool, "gpu-1", requests=("one", "two")),),
+        "gpu-2": (Returned(pool, "gpu-2", requests=()),),
+    }
+    node.unjudged.add("STATUS-20")  # what a request has is the word of this driver, not the allocation
+    return await node.driver(devices=3, cdi_ids=False, returns=returns)

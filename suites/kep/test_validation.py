@@ -1,0 +1,63 @@
+"""KEP-4680, ResourceStatus and ResourceHealth: statuses that the API server must refuse from any client."""
+
+from drahealth.fakes.cluster.api import PODS, ApiError, Object
+from drahealth.proto.values import Health
+from drahealth.suites.run.scenario import scenario
+from drahealth.suites.story.node import Node
+
+_ID = "gpu.example.com/pool/gpu-0"
+
+
+@scenario("API-01")
+async def test_the_api_server_refuses_entries_that_break_a_rule(node: Node) -> None:
+    node.unjudged.add("STATUS-18")  # the scenario itself writes wrong statuses
+    _, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    healthy = {"resourceID": _ID, "health": "Healthy"}
+    wrong = {
+        "a claim that the container does not use": _entry("claim:other", healthy),
+        "a resource that the container does not request": _entry("example.com/gpu", healthy),
+        "a health that is none of the three": _entry(None, {**healthy, "health": "Degraded"}),
+        "a device twice": _entry(None, healthy, healthy),
+    }
+    for what, entry in wrong.items():
+        with node.judging("API-01", f"an entry with {what} is refused"):
+            await _is_refused(node, await pod.object(), "containerStatuses", entry)
+    with node.judging("API-01", "an entry of an ephemeral container is refused"):
+        await _is_refused(node, await pod.object(), "ephemeralContainerStatuses", _entry(None, healthy))
+
+
+@scenario("API-01", "PODLEVEL-01")
+async def test_the_api_server_refuses_entries_of_the_pod_for_other_claims(node: Node) -> None:
+    node.unjudged.add("STATUS-18")  # the scenario itself writes wrong statuses
+    _, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    with node.judging("PODLEVEL-01", "an entry for a claim that is not of the pod is refused"):
+        await _is_refused(node, await pod.object(), "", _entry("claim:other", {"resourceID": _ID, "health": "Healthy"}))
+
+
+def _entry(name: str | None, *resources: Object) -> Object:
+    """An entry; None stands for the name of the first entry that the pod has."""
+    return {**({"name": name} if name else {}), "resources": list(resources)}
+
+
+async def _is_refused(node: Node, pod: Object, field: str, entry: Object) -> None:
+    """Write the status with this entry in a container status, or in the pod's own field."""
+    status = pod["status"]
+    first = status["containerStatuses"][0]
+    named = {"name": first["allocatedResourcesStatus"][0]["name"], **entry}
+    if field == "ephemeralContainerStatuses":
+        made = {"name": "debug", "image": "", "imageID": "", "ready": False, "restartCount": 0}
+        changed = {field: [{**made, "allocatedResourcesStatus": [named]}]}
+    elif field:
+        changed = {field: [{**first, "allocatedResourcesStatus": [named]}]}
+    else:
+        changed = {"allocatedResourcesStatus": [named]}
+    try:
+        await node.target.api.replace_status(PODS, {**pod, "status": {**status, **changed}})
+        answer = "it was accepted"
+    except ApiError as error:
+        answer = str(error)
+        if error.status == 422:
+            return
+    node.check(False, "the API server refuses the status with 422 Invalid", answer)
