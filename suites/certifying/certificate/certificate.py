@@ -109,9 +109,10 @@ def _text(certificate: Certificate, summary: Summary, evidence: Evidence) -> str
 
 
 def subject_name(evidence: Evidence) -> str:
-    """The name that the driver gave in GetInfo, or the first resource of a device plugin; empty without one."""
-    lists = (one.what.driver for one in evidence.of(ListReceived))
-    return next(lists, "") if evidence.header.subject == "device-plugin" else driver_name(evidence)
+    """The name that the driver gave in GetInfo, or the resources of a device plugin; empty without one."""
+    if evidence.header.subject == "device-plugin":
+        return " + ".join(sorted({one.what.driver for one in evidence.of(ListReceived)}))
+    return driver_name(evidence)
 
 
 def _faults(summary: Summary, evidence: Evidence) -> str:

@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from drahealth.proto.events import Event, ExperimentEnded, SocketsListed
-from drahealth.suites.certifying.certificate.certificate import ledger_sha256
+from drahealth.proto.events import Event, ExperimentEnded, ListReceived, SocketsListed
+from drahealth.suites.certifying.certificate.certificate import ledger_sha256, subject_name
 from drahealth.suites.certifying.certificate.comparison import differences, exit_code_beside, new_findings
 from drahealth.suites.certifying.report.reading import parse_report
 from drahealth.suites.check_command.report import to_json, to_junit
@@ -92,6 +92,13 @@ def test_certificate_of_a_device_plugin_names_its_api() -> None:
     assert report.certificate
     assert report.certificate.health_apis == ("v1beta1.DevicePlugin",)
     assert "device plugin API v1beta1" in summary.verdict
+
+
+def test_certificate_of_a_device_plugin_names_all_its_resources() -> None:
+    run = plugin_run()
+    listed = next(run.of(ListReceived))
+    other = replace(listed, what=replace(listed.what, driver="example.com/nic"))
+    assert subject_name(replace(run, records=(*run.records, other))) == "example.com/gpu + example.com/nic"
 
 
 def test_running_driver_is_named_as_such() -> None:
