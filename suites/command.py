@@ -87,7 +87,7 @@ def scenarios() -> None:
 @app.command("doctor", cls=TargetCommand)
 @takes_target_options("doctor")
 def doctor(given: Given) -> None:
-    """Check which targets can run on this machine. Exit codes: 0 if a checked target can run, else 3."""
+    """Check which targets can run on this machine. Exit codes: 0 if at least one checked target can run, else 3."""
     from drahealth.suites.commands.doctor import show_doctor
 
     raise typer.Exit(show_doctor(given))
@@ -110,7 +110,8 @@ def run_manager(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Behavior: kep (default), or v1.34 to v1.37. With a real API server it is that of its release.",
+            help="Behavior: kep (default), or v1.34 to v1.37. With a real API server, the default is the profile of "
+            "its release.",
         ),
     ] = None,
     api_server: Annotated[

@@ -48,5 +48,5 @@ def _for_plugin(
 def _health(word: str) -> Health:
     found = next((health for health in Health if health.lower() == word.lower()), None)
     if found is None:
-        raise CommandError(f"--health must be {', '.join(Health)}, got {word!r}")
+        raise CommandError(f"--health must be one of {', '.join(Health)}, got {word!r}")
     return found

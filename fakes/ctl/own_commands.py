@@ -22,7 +22,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def set_(
     context: typer.Context,
     device: Annotated[list[str] | None, typer.Argument(metavar="DEVICE", help=DEVICE, show_default=False)] = None,
-    health: Annotated[str | None, typer.Option(metavar="HEALTH", help="Healthy, Unhealthy or Unknown.")] = None,
+    health: Annotated[
+        str | None,
+        typer.Option(metavar="HEALTH", help="Healthy, Unhealthy or Unknown; for a device plugin any word."),
+    ] = None,
     message: Annotated[str | None, typer.Option(metavar="TEXT", help="Message of the devices.")] = None,
     timeout: Annotated[
         int | None, typer.Option(metavar="SECONDS", help="Timeout of the devices; 0 means the default of the kubelet.")
@@ -60,7 +63,7 @@ def set_(
 
 
 def _nothing_to_set(devices: Sequence[str]) -> str:
-    options = "--health, --message, --timeout, --listed or --unlisted"
+    options = "--health, --message or --timeout (for a device plugin --health, --listed or --unlisted)"
     return (
         f"no change for {' '.join(devices)}; pass {options}" if devices else f"missing DEVICE; pass it with {options}"
     )

@@ -42,7 +42,10 @@ def certify_driver(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the certificate in the directory.")] = False,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Print the experiments, the requirements and the duration; start nothing.")
+        bool,
+        typer.Option(
+            "--plan", help="Print the experiments, the requirements and the duration; do not start the driver."
+        ),
     ] = False,
     requirement: Annotated[
         list[str] | None,
@@ -90,9 +93,11 @@ def certify_driver(
         else:
             write_profile(words or [], registry_dir=registry_dir, kubeconfig=kubeconfig, out=out)
         return
-    if registry_dir or kubeconfig or driver:
+    if driver:
+        raise ConfigurationError("--driver is only for --init", "remove it, or pass --init")
+    if registry_dir or kubeconfig:
         raise ConfigurationError(
-            "--driver, --registry-dir and --kubeconfig are for --init", "set `running` in the driver profile"
+            "--registry-dir and --kubeconfig are only for --init", "pass --init, or set `running` in the driver profile"
         )
     if not words or len(words) > 1:
         raise ConfigurationError(

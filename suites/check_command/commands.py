@@ -185,7 +185,7 @@ def selftest(
         list[str] | None,
         typer.Argument(
             metavar="MUTANT",
-            help="Names of mutants, `healthy` or `healthy-device-plugin`, which have no defect; default: all.",
+            help="Names of mutants. `healthy` and `healthy-device-plugin` have no defect. Default: all.",
         ),
     ] = None,
     sample: Annotated[int | None, typer.Option(min=1, help="Run this number of random mutants.")] = None,

@@ -46,6 +46,8 @@ def settings_of(
         raise _not_runnable(command, device_plugin=device_plugin)
     if private and not sandbox:
         raise ConfigurationError("--private is for a sandbox", "pass --sandbox too")
+    if kubernetes and api_server != "real":
+        raise ConfigurationError("--kubernetes needs --api-server real", "pass it, or remove --kubernetes")
     return Settings(
         command=command,
         subject="device-plugin" if device_plugin else "dra-driver",

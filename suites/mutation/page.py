@@ -72,8 +72,8 @@ _HEADER = """\
 The mutation score shows how many wrong kubelets the scenarios detect. `ci/mutants` makes one small change to the
 reference, its API server or its pod worker, and runs the scenarios that execute the changed lines. Only scenarios and
 invariants count, never unit tests.
-A change that no scenario notices is a survivor: a hole in the scenarios, or a change without an effect that a client
-can see.
+A survivor is a change that no scenario detects. Either a scenario is missing, or the change has no effect that a
+client can see.
 """
 _OUTCOMES = (
     ("killed", "A scenario fails, or an invariant does not hold in its history.", "yes"),

@@ -32,7 +32,8 @@ DRIVER = Option(
 HEALTH_API = Option(
     "health-api",
     "NAME",
-    "Let drivers serve only this health API (docs/health-apis.md, or NodeHealth); all: play each scenario over each.",
+    "Health API that drivers serve: a name of docs/health-apis.md, or NodeHealth (its method WatchResources). `all`: "
+    "play each scenario over each health API.",
     _health_api,
     old_names=("flavour",),
 )

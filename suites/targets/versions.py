@@ -17,9 +17,7 @@ def parse_version(text: str) -> str:
     """`1.37.1` for `1.37.1` or `v1.37.1`. Raises ConfigurationError for a text that names no single release."""
     match = _VERSION.fullmatch(text.strip())
     if match is None:
-        raise ConfigurationError(
-            f"a Kubernetes version must have major, minor and patch, got {text!r}", "for example 1.37.1"
-        )
+        raise ConfigurationError(f"a Kubernetes version must be MAJOR.MINOR.PATCH, got {text!r}", "for example 1.37.1")
     return text.strip().removeprefix("v")
 
 

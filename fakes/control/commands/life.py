@@ -14,8 +14,8 @@ _OFFER = "Health API to serve from now on: v1, v1alpha1 or a full name; default:
 class Start(Command[None]):
     """Start the fake. If a driver is running, only create its missing registration socket again.
 
-    If another start of the driver has not ended yet, the command waits for it. It fails if the driver ends before it
-    runs.
+    If another start of the driver has not ended yet, the command waits for it. The command fails if the driver ends
+    before its start is complete.
     """
 
 
@@ -26,7 +26,7 @@ class Stop(Command[None]):
 
 @command("restart", DRIVER, step="life restart")
 class Restart(Command[None]):
-    """Stop the driver and start it again. `offer` selects the health APIs that it then serves.
+    """Stop the driver and start it again. `offer` selects the health APIs of the restarted driver.
 
     If a health API is unknown, the command fails, and the driver continues unchanged.
     """

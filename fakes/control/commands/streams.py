@@ -91,7 +91,7 @@ class StreamDuplicate(StreamFault):
 
 @command("stream_reorder", DRIVER, ctl="stream reorder", step="stream reorder", undo=_undone, old_names=_OLD_NAMES)
 class StreamReorder(StreamFault):
-    """Send some messages after the message that follows them. The argument is the percentage of such messages."""
+    """Swap a percentage of the messages with the next message."""
 
     share: float = argument("Share of the messages, such as 20%.", Kind.SHARE, default=1.0)
 

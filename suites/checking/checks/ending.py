@@ -76,7 +76,7 @@ def output_is_at_most_10_mib_per_minute(evidence: Evidence) -> Finding:
     one = largest.what
     seen = f"process {one.process} wrote {one.size / _MIB:.1f} MiB in {one.seconds:.0f} s"
     if _rotations(one) > 1:
-        return failed("at most 10 MiB of output, or 10 MiB for each minute", seen, largest.number)
+        return failed("at most 10 MiB of output per minute, or in less than a minute", seen, largest.number)
     return passed(f"{seen}; no other process wrote more", largest.number)
 
 

@@ -46,7 +46,7 @@ async def test_a_heartbeat_is_the_drivers(rig: Rig) -> None:
         (("gpu-0",), "no change for gpu-0; pass --health, "),
         (("--health", "Healthy"), "missing DEVICE; "),
         ((), "missing DEVICE; "),
-        (("gpu-0", "--health", "sick"), "--health must be Healthy, Unhealthy, Unknown, got 'sick'"),
+        (("gpu-0", "--health", "sick"), "--health must be one of Healthy, Unhealthy, Unknown, got 'sick'"),
         (("gpu-9", "--message", "x", "--heartbeat", "3"), "'gpu-9'"),
         (("gpu-9", "--health", "Unknown", "--heartbeat", "3"), "'gpu-9'"),
         (("gpu-0", "--health", "Unknown", "--heartbeat", "-1"), "heartbeat"),
