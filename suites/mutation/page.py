@@ -22,7 +22,7 @@ def page(hand: Score[HandMutant], automatic: Score[Mutation], about: str, names:
 
 
 def _list(mutants: Sequence[HandMutant]) -> list[str]:
-    return [f"- {one.name} ({one.part}): {one.does}" for one in mutants] or ["None."]
+    return [f"- `{one.name}`: {one.part}" for one in mutants] or ["None."]
 
 
 def _equivalent(score: Score[C]) -> list[str]:
@@ -83,7 +83,7 @@ _OUTCOMES = (
     ("not covered", "No scenario runs the changed lines.", "no"),
     ("equivalent", "No client can see the change, or the texts allow it; the reason is listed below.", "not counted"),
     ("no import", "The changed module cannot be imported, so it is no kubelet.", "not counted"),
-    ("does not apply", "The text to replace is not in its module any more.", "not counted"),
+    ("does not apply", "Its module no longer has the text to replace.", "not counted"),
 )
 _HAND = """\
 Each is one plausible error, chosen from the texts and not from the scenarios. The files in `ci/hand-mutants` describe
