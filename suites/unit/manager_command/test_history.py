@@ -137,7 +137,7 @@ async def test_a_driver_of_somebody_else_is_judged_by_the_recorded_history(rig: 
     await rig.shows(("minimal.example.com/node-a/dev-0", "Healthy", ""))
     await rig.stop()
     history = read_history(path)
-    assert violations(history) == {"STATUS-06": [], "STATUS-07": [], "STREAM-03": []}
+    assert {name: found for name, found in violations(history).items() if found} == {}
     without = [record for record in history.records if not isinstance(record.what, ReportReceived)]
     assert violations(replace(history, records=without))["STATUS-07"] != []
 

@@ -89,11 +89,7 @@ def test_health_that_was_never_received_is_a_violation() -> None:
     seen = file_of(
         *history(watched(), received(HOT), status(Health.UNHEALTHY, "hot"), status(Health.UNHEALTHY, "cold"))
     )
-    assert {name: len(found) for name, found in violations(seen).items()} == {
-        "STATUS-06": 0,
-        "STATUS-07": 1,
-        "STREAM-03": 0,
-    }
+    assert {name: len(found) for name, found in violations(seen).items() if found} == {"STATUS-07": 1}
 
 
 def test_two_streams_to_one_endpoint_are_a_violation() -> None:
