@@ -107,6 +107,14 @@ class DraManager:
         restored = checkpoint.load_claims(self._claims_file.read())
         self._claims = Claims(replace(claim, restored=True) for claim in restored)
 
+    async def saved(self) -> None:
+        """Waits until the checkpoint has all changes of health."""
+        await self._health_file.written()
+
+    def abandon(self) -> None:
+        """Writes no health any more, as after a kill."""
+        self._health_file.abandon()
+
     async def close(self) -> None:
         """Ends all streams and connections. The checkpoints keep the state."""
         try:

@@ -41,6 +41,7 @@ class HealthFile:
         self._failed = False
         self._wanted = False
         self._renew_by = math.inf
+        self._is_abandoned = False
         self._writer: asyncio.Task[None] | None = None
         self._renewer: asyncio.Task[None] | None = None
 
@@ -61,6 +62,19 @@ class HealthFile:
         self._unsaved.add(driver)
         self._want_by(by)
 
+    async def written(self) -> None:
+        """Waits until the file has all changes, except renewals."""
+        while self._wanted and self._writer:
+            await asyncio.wait([self._writer])
+
+    def abandon(self) -> None:
+        """Writes nothing any more, as after a kill."""
+        self._is_abandoned = True
+        self._wanted, self._failed, self._renew_by = False, False, math.inf
+        self._stop_renewer()
+        if self._writer:
+            self._writer.cancel()
+
     async def close(self) -> None:
         """Writes all pending changes."""
         tasks = [task for task in (self._writer, self._renewer) if task is not None]
@@ -71,12 +85,14 @@ class HealthFile:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _want(self) -> None:
+        if self._is_abandoned:
+            return
         self._wanted = True
         if self._writer is None:
             self._writer = spawn(self._write_while_wanted(), "health file")
 
     def _want_by(self, when: float) -> None:
-        if when < self._renew_by:
+        if when < self._renew_by and not self._is_abandoned:
             self._renew_by = when
             self._stop_renewer()
             self._renewer = spawn(self._want_at(when), "health file, later")

@@ -59,6 +59,15 @@ class DeviceManager:
         await self._device_plugins.close()
         await self._dra.close()
 
+    async def kill(self) -> None:
+        """Ends everything like `stop`, but writes nothing that is pending, as after SIGKILL."""
+        self._dra.abandon()
+        await self.stop()
+
+    async def saved(self) -> None:
+        """Waits until the checkpoint has all changes of health."""
+        await self._dra.saved()
+
     async def __aenter__(self) -> "DeviceManager":
         await self.start()
         return self

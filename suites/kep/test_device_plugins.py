@@ -219,3 +219,30 @@ async def test_a_sidecar_shows_the_device_of_a_device_plugin(node: Node) -> None
     await plugin.gpus[0].becomes(Health.UNHEALTHY)
     with node.judging("INIT-02", "the sidecar shows it"):
         await pod["side"].shows(plugin.gpus[0], Health.UNHEALTHY)
+
+
+@scenario("DP-03", "DP-01")
+async def test_a_container_with_devices_of_two_plugins_shows_both(node: Node) -> None:
+    plugins = [await node.device_plugin(), await node.device_plugin()]
+    one, other = [plugin.gpus[0] for plugin in plugins]
+    pod = await node.running_pod(*(plugin.request() for plugin in plugins))
+    await pod.shows(one, Health.HEALTHY)
+    await other.becomes(Health.UNHEALTHY)
+    with node.judging("DP-01", "the device of the second plugin shows Unhealthy"):
+        await pod.shows(other, Health.UNHEALTHY)
+    with node.judging("DP-03", "the entry of the first plugin remains"):
+        pod.still_shows(one, Health.HEALTHY)
+
+
+@scenario("INIT-01", "INIT-02")
+async def test_init_containers_and_sidecars_show_their_device_plugin_devices(node: Node) -> None:
+    plugins = [await node.device_plugin(), await node.device_plugin()]
+    [first, side] = [plugin.gpus[0] for plugin in plugins]
+    pod = await node.pod(init={"first": [plugins[0].request()]}, sidecars={"side": [plugins[1].request()]})
+    await pod["first"].is_in_state("running")
+    await first.becomes(Health.UNHEALTHY)
+    await side.becomes(Health.UNHEALTHY)
+    with node.judging("INIT-01", "the init container shows it"):
+        await pod["first"].shows(first, Health.UNHEALTHY)
+    with node.judging("INIT-02", "the sidecar shows it"):
+        await pod["side"].shows(side, Health.UNHEALTHY)

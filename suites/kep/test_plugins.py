@@ -153,14 +153,14 @@ async def test_when_the_newest_instance_stops_the_previous_one_is_watched_again(
 async def test_a_health_stream_that_ends_is_opened_again(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
-    for code in ("OK", "UNAVAILABLE"):
+    for number, code in enumerate(("OK", "UNAVAILABLE", "INTERNAL", "OK")):
         await driver.stream_ends(code)
         await node.advance_time(6)
         with node.judging("STREAM-05", f"the stream is opened again after {code}"):
             await driver.has_new_stream()
-        await gpu.becomes(Health.UNHEALTHY, message=f"after {code}")
+        await gpu.becomes(Health.UNHEALTHY, message=f"after end {number}")
         with node.judging("STREAM-05", f"reports count again after {code}"):
-            await pod.shows(gpu, Health.UNHEALTHY, message=f"after {code}")
+            await pod.shows(gpu, Health.UNHEALTHY, message=f"after end {number}")
 
 
 @scenario("STREAM-01")

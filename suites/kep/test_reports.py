@@ -52,3 +52,47 @@ async def test_a_change_is_not_lost_among_many_changes_of_another_device(node: N
     with node.judging("STATUS-14", "the one change is shown"):
         await quiet_pod.shows(quiet, Health.UNHEALTHY, message="a single change", within="restart")
     await busy_pod.shows(busy, flood[-1].health, message=flood[-1].message, within="restart")
+
+
+@scenario("CACHE-01", "STATUS-07")
+async def test_a_report_of_other_devices_or_of_none_changes_nothing(node: Node) -> None:
+    driver = await node.driver(devices=2)
+    gpu, fence = driver.gpus
+    pod = await node.running_pod((await node.claim(driver, gpu=2))["gpu"])
+    await gpu.becomes(Health.UNHEALTHY, message="as reported", timeout=600)
+    await pod.shows(gpu, Health.UNHEALTHY, message="as reported")
+    before = await driver.control.state()
+    await driver.control.report([])
+    await driver.control.report([DeviceHealth("another-pool", gpu.name, Health.HEALTHY, "a device of another pool")])
+    await driver.control.report([fence.reading(Health.UNHEALTHY, "a fence", timeout=600)])
+    await pod.shows(fence, Health.UNHEALTHY, message="a fence")
+    with node.judging("CACHE-01", "the device keeps its health"):
+        pod.still_shows(gpu, Health.UNHEALTHY, message="as reported")
+    state = await driver.control.state()
+    with node.judging("CACHE-01", "the health stream continues"):
+        node.check(state.streams_opened == before.streams_opened, "no other health stream", state)
+
+
+@scenario("CACHE-02")
+async def test_pods_are_notified_once_of_a_device_missing_from_reports(node: Node) -> None:
+    driver, another, third = await node.driver(), await node.driver(), await node.driver()
+    missing, witness, fence = driver.gpus[0], another.gpus[0], third.gpus[0]
+    pod = await node.running_pod((await node.claim(driver))["gpu"], (await node.claim(another))["gpu"])
+    other_pod = await node.running_pod((await node.claim(third))["gpu"])
+    await missing.becomes(Health.UNHEALTHY, message="missing from later reports", timeout=2)
+    await witness.becomes(Health.UNHEALTHY, message="Unknown at the next sync", timeout=5)
+    await pod.shows(missing, Health.UNHEALTHY, message="missing from later reports")
+    await pod.shows(witness, Health.UNHEALTHY, message="Unknown at the next sync")
+    await driver.is_silenced()
+    await another.is_silenced()
+    await node.advance_time(2.1)
+    await driver.control.report([])
+    with node.judging("CACHE-02", "after the next report it shows as Unknown"):
+        await pod.shows(missing, Health.UNKNOWN, message="")
+    await node.advance_time(3)
+    for number in range(2):
+        await driver.control.report([])
+        await fence.becomes(Health.UNHEALTHY, message=f"fence {number}")
+        await other_pod.shows(fence, Health.UNHEALTHY, message=f"fence {number}")
+    with node.judging("CACHE-02", "further reports notify nobody"):
+        pod.still_shows(witness, Health.UNHEALTHY, message="Unknown at the next sync")

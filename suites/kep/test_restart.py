@@ -14,6 +14,7 @@ async def test_health_survives_a_kubelet_restart(node: Node) -> None:
     await gpu.becomes(Health.UNHEALTHY, message="before the restart")
     await pod.shows(gpu, Health.UNHEALTHY, message="before the restart")
     await driver.is_silenced()
+    await node.advance_time(1)  # a kubelet may gather changes before it writes its checkpoint
     await node.kubelet_restarts()
     sharer = await node.pod(claim["gpu"])
     with node.judging("PERSIST-01", "a new pod shows the health from before the restart"):
@@ -47,6 +48,7 @@ async def test_the_time_of_the_last_report_survives_a_kubelet_restart(node: Node
         await node.advance_time(12)
         await driver.reports_again()
     await driver.is_silenced()
+    await node.advance_time(0.5)
     await node.kubelet_restarts()
     pod = await node.running_pod((await node.claim(driver))["gpu"])
     [gpu] = await pod.gpus()
@@ -67,6 +69,7 @@ async def test_the_timeout_of_each_device_survives_a_kubelet_restart(node: Node)
     await pod.shows(lasting, Health.UNHEALTHY, message="with a long timeout")
     await pod.shows(brief, Health.UNHEALTHY, message="with a short timeout")
     await driver.is_silenced()
+    await node.advance_time(1)
     await node.kubelet_restarts()
     await node.advance_time(4.1)
     with node.judging("PERSIST-03", "the device with the short timeout reads Unknown"):
@@ -77,3 +80,57 @@ async def test_the_timeout_of_each_device_survives_a_kubelet_restart(node: Node)
     await pod.shows(fence, Health.UNHEALTHY, message="a fence")
     with node.judging("PERSIST-03", "the device with the long timeout keeps its health"):
         pod.still_shows(lasting, Health.UNHEALTHY, message="with a long timeout")
+
+
+@scenario("PERSIST-01")
+async def test_the_health_of_several_drivers_survives_a_kubelet_restart(node: Node) -> None:
+    drivers = [await node.driver(timeout=600) for _ in range(3)]
+    first, second, fence = [driver.gpus[0] for driver in drivers]
+    pod = await node.running_pod(*[(await node.claim(driver))["gpu"] for driver in drivers])
+    for gpu in (first, second):
+        await gpu.becomes(Health.UNHEALTHY, message=f"{gpu.driver} before the restart")
+        await pod.shows(gpu, Health.UNHEALTHY, message=f"{gpu.driver} before the restart")
+        await gpu.driver.is_silenced()
+    await node.advance_time(1)
+    await node.kubelet_restarts()
+    await fence.becomes(Health.UNHEALTHY, message="a fence")
+    await pod.shows(fence, Health.UNHEALTHY, message="a fence", within="restart")
+    with node.judging("PERSIST-01", "the health of each driver is known"):
+        for gpu in (first, second):
+            pod.still_shows(gpu, Health.UNHEALTHY, message=f"{gpu.driver} before the restart")
+
+
+@scenario("PERSIST-02")
+async def test_a_kubelet_restart_does_not_prolong_a_timeout(node: Node) -> None:
+    driver, another = await node.driver(), await node.driver()
+    gpu, fence = driver.gpus[0], another.gpus[0]
+    pod = await node.running_pod((await node.claim(driver))["gpu"], (await node.claim(another))["gpu"])
+    await gpu.becomes(Health.UNHEALTHY, message="before the restart", timeout=20)
+    await pod.shows(gpu, Health.UNHEALTHY, message="before the restart")
+    await driver.is_silenced()
+    await node.advance_time(14)
+    await node.kubelet_restarts()
+    await node.advance_time(6.1)
+    await fence.becomes(Health.UNHEALTHY, message="a fence")
+    await pod.shows(fence, Health.UNHEALTHY, message="a fence", within="restart")
+    with node.judging("PERSIST-02", "the device is Unknown after its timeout"):
+        pod.still_shows(gpu, Health.UNKNOWN, message="")
+
+
+@scenario("PERSIST-01", "STREAM-01")
+async def test_the_end_of_a_stream_survives_a_kubelet_restart(node: Node) -> None:
+    driver, another = await node.driver(timeout=600), await node.driver()
+    gpu, fence = driver.gpus[0], another.gpus[0]
+    pod = await node.running_pod((await node.claim(driver))["gpu"], (await node.claim(another))["gpu"])
+    await gpu.becomes(Health.UNHEALTHY, message="before the end of the stream")
+    await pod.shows(gpu, Health.UNHEALTHY, message="before the end of the stream")
+    await driver.is_silenced()
+    await driver.stream_ends("OK")
+    with node.judging("STREAM-01", "it shows as Unknown"):
+        await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
+    await node.advance_time(1)
+    await node.kubelet_restarts()
+    await fence.becomes(Health.UNHEALTHY, message="a fence")
+    await pod.shows(fence, Health.UNHEALTHY, message="a fence", within="restart")
+    with node.judging("PERSIST-01", "the device is still Unknown"):
+        pod.still_shows(gpu, Health.UNKNOWN, message="")

@@ -92,7 +92,7 @@ class PodPart:
     def _shown(self, gpu: Gpu | PluginGpu, health: Health, message: str | None) -> bool:
         if message and isinstance(gpu, Gpu) and not self._node.requires_messages_of(gpu.driver):
             message = ""
-        return shows_health(self._entries(), gpu.resource_id(self._node.profile), health, message)
+        return shows_health(self._entries(), gpu.resource_id(self._node.profile), health, message, gpu.entry)
 
     async def _until(self, true: Callable[[], bool], within: Window, expected: str) -> None:
         await self._node.until(true, within, expected, self._pod)

@@ -110,14 +110,14 @@ class ReferenceCluster:
         await self.runtime.close()
 
     async def restart_kubelet(self, gates: Gates | None = None, *, api_server: Gates | None = None) -> None:
-        """Stops the kubelet and starts it with the same files; with `gates` restarts the API server first.
+        """Kills the kubelet and starts it with the same files; with `gates` restarts the API server first.
 
         `api_server` are the gates of the API server, if they differ from those of the kubelet.
         """
         if gates is not None:
             self._gates = gates
             await self._server.restart(api_server or gates)
-        await self.stop_kubelet()
+        await self.stop_kubelet(kill=True)
         self.manager = self._new_manager()
         await self.start_kubelet()
 
@@ -137,13 +137,13 @@ class ReferenceCluster:
         await self.manager.start()
         await self._workers.start()
 
-    async def stop_kubelet(self) -> None:
-        """Stops the kubelet; containers keep running."""
+    async def stop_kubelet(self, *, kill: bool = False) -> None:
+        """Stops the kubelet; containers keep running. With `kill` it writes nothing that is pending."""
         if self._slices:
             await self._slices.stop()
         if self._workers:
             await self._workers.stop()
-        await self.manager.stop()
+        await (self.manager.kill() if kill else self.manager.stop())
 
     def _new_manager(self) -> DeviceManager:
         return DeviceManager(

@@ -141,6 +141,7 @@ class ReferenceTarget:
 
     async def advance_time(self, seconds: float) -> float:
         await asyncio.sleep(min(seconds, _MOMENT))  # so that calls in progress finish before the jump
+        await self._node.manager.saved()  # changes are gathered before they are written
         await self._jump(seconds)
         return seconds
 
@@ -159,7 +160,7 @@ class ReferenceTarget:
 
     async def stop_kubelet(self) -> None:
         self._kubelet_is_stopped = True
-        await self._node.stop_kubelet()
+        await self._node.stop_kubelet(kill=True)
 
     async def start_kubelet(self) -> None:
         if self._kubelet_is_stopped:

@@ -339,6 +339,28 @@ class LosesItsCheckpoint(DraManager):
         pass
 
 
+class SavesAtTheEnd(DraManager):
+    """The checkpoint is written only when the kubelet ends in order."""
+
+    def _save(self, driver: str, update: Update) -> None:
+        self._health_file._unsaved.add(driver)
+        self._health_file._failed = True
+
+
+class NotifiesAgain(DraManager):
+    """Each report notifies the pods of all devices that it omits."""
+
+    def __init__(self, root: Path, **known: Any) -> None:
+        super().__init__(root, **known)
+        self._ever: set[DeviceId] = set()
+
+    def _reported(self, driver: str, report: Report) -> None:
+        super()._reported(driver, report)
+        reported = {DeviceId(driver, device.pool, device.device) for device in report}
+        self._ever |= reported
+        self._notify(frozenset(device for device in self._ever - reported if device.driver == driver))
+
+
 class ForgetsTimeouts(DraManager):
     """After a restart every device has the default timeout."""
 

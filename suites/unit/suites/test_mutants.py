@@ -239,6 +239,7 @@ TOLD_UNKNOWN = basic.test_a_device_that_its_driver_reports_as_unknown_shows_unkn
 NOTHING_ELSE = basic.test_health_changes_nothing_else_in_the_status_and_no_other_pod
 OWN_AFTER_RESTART = restart.test_the_timeout_of_each_device_survives_a_kubelet_restart
 KUBELET_PARTS = feature_gate.test_with_the_gate_off_in_the_kubelet_no_part_of_a_status_has_the_field
+NOTIFIED_ONCE = reports.test_pods_are_notified_once_of_a_device_missing_from_reports
 API_PARTS = feature_gate.test_with_the_gate_off_in_the_api_server_no_part_of_a_status_has_the_field
 DP_GATE = feature_gate.test_the_gate_also_applies_to_device_plugins
 DP_FLAPPING = device_plugins.test_after_rapid_changes_in_a_device_plugins_list_the_status_shows_the_latest_health
@@ -365,6 +366,8 @@ CASES = [
     Case("STATUS-07", SHARED, target=target_mutants.ShyAtFirst),
     Case("STATUS-07", unknown_at_the_end, stream_mutants.HangsUp),
     Case("STATUS-10", two_containers, mutants.LosesTheSecond),
+    Case("PERSIST-01", RESTARTED, mutants.SavesAtTheEnd),
+    Case("CACHE-02", NOTIFIED_ONCE, mutants.NotifiesAgain),
     Case("STATUS-10", never_shown, mutants.ShowsOneContainer),
     Case("STATUS-18", refused_at_first, profile=replace(KEP, duplicate_id_shows="all", device_id="first CDI id")),
     Case("STATUS-19", UNHEALTHY, target=target_mutants.RepeatsEachWrite),
