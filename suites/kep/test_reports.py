@@ -54,7 +54,7 @@ async def test_a_change_is_not_lost_among_many_changes_of_another_device(node: N
     await busy_pod.shows(busy, flood[-1].health, message=flood[-1].message, within="restart")
 
 
-@scenario("CACHE-01", "STATUS-07")
+@scenario("CACHE-01")
 async def test_a_report_of_other_devices_or_of_none_changes_nothing(node: Node) -> None:
     driver = await node.driver(devices=2)
     gpu, fence = driver.gpus

@@ -66,6 +66,23 @@ async def test_a_change_is_soon_on_file(story: Story) -> None:
     await until(story.holds_all)
 
 
+async def test_after_written_the_file_has_all_changes(story: Story) -> None:
+    story.told("xid 79")
+    await story.file.written()
+    assert story.holds_all()
+
+
+async def test_an_abandoned_file_is_not_written_any_more(story: Story) -> None:
+    story.told("before")
+    await story.file.written()
+    story.told("pending")
+    story.file.abandon()
+    story.told("later")
+    await story.file.close()
+    await story.file.written()
+    assert [entry.message for entry in story.on_file().values()] == ["before"]
+
+
 async def test_changes_that_come_together_are_one_write(story: Story) -> None:
     for driver in "abc":
         for number in range(100):
