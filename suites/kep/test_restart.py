@@ -100,23 +100,6 @@ async def test_the_health_of_several_drivers_survives_a_kubelet_restart(node: No
             pod.still_shows(gpu, Health.UNHEALTHY, message=f"{gpu.driver} before the restart")
 
 
-@scenario("PERSIST-02")
-async def test_a_kubelet_restart_does_not_prolong_a_timeout(node: Node) -> None:
-    driver, another = await node.driver(), await node.driver()
-    gpu, fence = driver.gpus[0], another.gpus[0]
-    pod = await node.running_pod((await node.claim(driver))["gpu"], (await node.claim(another))["gpu"])
-    await gpu.becomes(Health.UNHEALTHY, message="before the restart", timeout=20)
-    await pod.shows(gpu, Health.UNHEALTHY, message="before the restart")
-    await driver.is_silenced()
-    await node.advance_time(14)
-    await node.kubelet_restarts()
-    await node.advance_time(6.1)
-    await fence.becomes(Health.UNHEALTHY, message="a fence")
-    await pod.shows(fence, Health.UNHEALTHY, message="a fence", within="restart")
-    with node.judging("PERSIST-02", "the device is Unknown after its timeout"):
-        pod.still_shows(gpu, Health.UNKNOWN, message="")
-
-
 @scenario("PERSIST-01", "STREAM-01")
 async def test_the_end_of_a_stream_survives_a_kubelet_restart(node: Node) -> None:
     driver, another = await node.driver(timeout=600), await node.driver()
