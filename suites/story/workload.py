@@ -141,6 +141,13 @@ class Pod:
         name = gpu.resource_id(self.node.profile)
         return [r for c in self._seen() for e in c.resources or () for r in e.resources if r.resource_id == name]
 
+    def has_shown(self, gpu: Gpu | PluginGpu, health: Health) -> bool:
+        """Whether a container of any status so far showed this health of the device."""
+        name = gpu.resource_id(self.node.profile)
+        seen = (c for s in self.node.history.of(StatusSeen) if s.uid == self.uid for c in s.containers)
+        shown = (r for c in seen for entry in c.resources or () for r in entry.resources)
+        return any(r.resource_id == name and r.health == health for r in shown)
+
     def events(self, gpu: Gpu | None = None) -> list[EventSeen]:
         """The events on the pod so far, once for each seen count. `gpu` selects events that name the device."""
         mine = [event for event in self.node.history.of(EventSeen) if event.uid == self.uid]

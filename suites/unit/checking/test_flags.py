@@ -77,9 +77,24 @@ def test_missing_socket_is_named(tmp_path: Path) -> None:
 def test_command_that_repeats_a_run_has_its_options_without_values_of_variables(tmp_path: Path) -> None:
     claim = tmp_path / "claim.yaml"
     claim.write_text(CLAIM.format("v1", "[{name: a, exactly: {deviceClassName: gpu}}]"))
-    given = {"env": ["KEY=s3cr3t"], "claim": claim, "sequential": True, "kubernetes": "1.37.1", "deadline": 60.0}
-    words = ["--env=KEY=...", "--kubernetes=1.37.1", f"--claim={claim}", "--deadline=60", "--sequential", "--", "true"]
+    given = {"env": ["KEY=s3cr3t"], "claim": claim, "sequential": True, "deadline": 60.0}
+    given |= {"api_server": "real", "kubernetes": "1.37.1"}
+    words = [
+        "--env=KEY=...",
+        "--api-server=real",
+        "--kubernetes=1.37.1",
+        f"--claim={claim}",
+        "--deadline=60",
+        "--sequential",
+        "--",
+        "true",
+    ]
     assert rerun_command(settings("true", **given)).split()[4:] == words
+
+
+def test_release_without_a_real_api_server_is_rejected() -> None:
+    with pytest.raises(ConfigurationError, match="--api-server real"):
+        settings("true", kubernetes="1.37.1")
 
 
 def test_command_that_repeats_a_run_of_a_running_driver_has_its_directories() -> None:
