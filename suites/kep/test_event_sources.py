@@ -56,7 +56,7 @@ async def test_a_device_of_a_sidecar_creates_an_event(node: Node) -> None:
         _reports_once(node, await _events(node, pod), before, gpu, Health.UNHEALTHY)
 
 
-@scenario("EVENT-01")
+@scenario("EVENT-01", needs=("kep-api",))
 async def test_a_device_of_the_pod_itself_creates_an_event(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]
