@@ -18,7 +18,9 @@ def test_driver_on_the_helper_is_certified_at_level_full(tmp_path: Path) -> None
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     report = json.loads((tmp_path / "certificate" / "report.json").read_text())
     faults = [one for one in report["requirements"] if one["family"] == "faults"]
-    assert (done.returncode, "certified full, filehealth.example.com, health v1" in done.stdout) == (0, True), done.stdout
+    assert (done.returncode, "certified full, filehealth.example.com, health v1" in done.stdout) == (0, True), (
+        done.stdout
+    )
     assert {finding["grade"] for one in faults for finding in one["findings"] if finding["verdict"] == "PASS"} == {
         "forced"
     }

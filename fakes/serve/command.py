@@ -95,7 +95,7 @@ def serve(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON lines, also on a terminal (with -f).")] = False,
     jumping_clock: Annotated[
-        bool, typer.Option("--jumping-clock", help="Let connections move the clock forward (without -f).")
+        bool, typer.Option("--jumping-clock", help="Let clients move the clock forward (without -f).")
     ] = False,
 ) -> None:
     """Serve fake drivers and device plugins next to a kubelet until SIGTERM or Ctrl-C.
