@@ -35,7 +35,12 @@ REASON_LIMIT = 500
 """Characters of a plugin's error message that are logged."""
 
 # The manager decides when to try again, so gRPC's own back-off (up to two minutes) only gets in the way.
-_CHANNEL = [("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 500)]
+# Two plugins with the same socket path, one after the other, must not share a connection and its back-off either.
+_CHANNEL = [
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.use_local_subchannel_pool", 1),
+]
 
 log = logging.getLogger(__name__)
 
