@@ -133,7 +133,7 @@ def verify_report(
 ) -> None:
     """Judge the evidence of a certificate again, and compare it with the report.
 
-    It finds an edit of one file. It does not find a forgery of both files.
+    It finds an edit of the report or of the evidence. It does not find a consistent forgery of both.
     Exit codes: 0 same verdicts, 1 other verdicts, or an edited file, 2 unreadable files, 4 same verdicts, but another
     version of drahealth or of the ledger judged the report.
     """
@@ -148,7 +148,7 @@ def diff_reports(
     first: Annotated[Path, typer.Argument(metavar="A", help="A report.json.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="A report.json.")],
 ) -> None:
-    """Print the differences between two reports: what was checked, and the verdicts.
+    """Compare two reports: print the differences in what was checked, and in the verdicts.
 
     Exit codes: 0 no difference, 1 differences, 2 unreadable or unsupported files.
     """

@@ -175,7 +175,7 @@ class AbilitiesSection(Section):
     """Whether two instances of the driver can serve side by side, with sockets of their own. The second one has another
     {pod_uid} and {instance}."""
     faults: StrictBool = False
-    """If true, faults can be caused, so there is no certificate without a [[fault]]."""
+    """If true, faults can be caused. Then a driver without a [[fault]] is not certified."""
 
 
 class DriverProfile(Section):
