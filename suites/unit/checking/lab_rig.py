@@ -108,7 +108,7 @@ class LabRig:
         async def fly() -> None:
             while True:
                 self.clock.jump(seconds)
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0.01)  # gRPC needs real time for a call
 
         flying = asyncio.create_task(fly())
         try:

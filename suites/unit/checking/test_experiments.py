@@ -60,7 +60,7 @@ async def test_registration_without_a_socket_is_incomplete_for_all(rig: LabRig) 
     with pytest.raises(Incomplete, match="no registration socket"):
         await run(rig, "registration")
     with pytest.raises(Incomplete, match="no registration socket"):
-        await run(rig, "services")
+        await RUNS["services"](rig.lab())
 
 
 def lab_of(rig: LabRig, *command: str) -> Lab:
@@ -105,7 +105,7 @@ async def test_failed_get_info_is_the_reason_of_other_experiments(rig: LabRig) -
     path = await rig.serve({})
     await run(rig, "registration")
     with pytest.raises(Incomplete, match=f"^{path}: GetInfo failed: UNIMPLEMENTED"):
-        await run(rig, "services")
+        await RUNS["services"](rig.lab())
 
 
 async def test_registration_among_several_drivers_needs_a_socket(rig: LabRig) -> None:
@@ -171,7 +171,7 @@ async def test_refused_driver_that_removes_its_socket_is_not_awaited_for_ever(ri
 
 async def test_services_calls_every_service(rig: LabRig) -> None:
     plugin_known(rig, await rig.driver(dra_versions=("v1beta1.DRAPlugin",), health_apis=("v1.DRAResourceHealth",)))
-    await run(rig, "services")
+    await RUNS["services"](rig.lab())
     assert {(call.method, call.code) for call in rig.happened(GrpcCall)} == {
         (PREPARE["v1.DRAPlugin"].path[1:], "UNIMPLEMENTED"),
         (PREPARE["v1beta1.DRAPlugin"].path[1:], "OK"),
@@ -218,7 +218,7 @@ async def test_watch_ends_when_all_streams_have_ended(rig: LabRig) -> None:
 @pytest.mark.parametrize("name", ["watch", "subscribers", "slow-subscriber"])
 async def test_driver_without_health_is_not_watched(rig: LabRig, name: str) -> None:
     plugin_known(rig, await rig.driver(health_apis=()))
-    await run(rig, "services")
+    await RUNS["services"](rig.lab())
     with pytest.raises(NotApplicable):
         await run(rig, name)
 
