@@ -47,14 +47,31 @@ async def break_devices(
     for fault in faults:
         device = _device(fault, devices)
         name = resource_id(PreparedDevice(DeviceId(plugin.driver, *device), (), cdi_ids(device)), profile)
-        limit = fault.settle + MARGIN + late
-        if not await pod.until(limit, partial(_shows, pod, name, Health.HEALTHY)):
-            raise Incomplete(f"the Pod status did not show {device} as Healthy before fault {fault.name}")
-        if await bench.breaks(fault, device):
-            await pod.until(limit, partial(_shows, pod, name, fault.health))
-        if await bench.heals(fault, device):
-            await pod.until(limit, partial(_shows, pod, name, Health.HEALTHY))
-        lab.subject.check_running()
+        await break_device(bench, pod, fault, device, partial(_shows, pod, name), fault.health, late)
+
+
+async def break_device(
+    bench: Bench,
+    pod: PodWatch,
+    fault: Fault,
+    device: Device,
+    shows: Callable[[Health], bool],
+    broken: Health,
+    late: float,
+) -> None:
+    """Breaks a device of the Pod, and heals it; waits each time until the Pod status `shows` the health.
+
+    `broken` is the health after the break, `late` the time from a report to the status. Raises Incomplete, if the
+    device is not Healthy before.
+    """
+    limit = fault.settle + MARGIN + late
+    if not await pod.until(limit, partial(shows, Health.HEALTHY)):
+        raise Incomplete(f"the Pod status did not show {device} as Healthy before fault {fault.name}")
+    if await bench.breaks(fault, device):
+        await pod.until(limit, partial(shows, broken))
+    if await bench.heals(fault, device):
+        await pod.until(limit, partial(shows, Health.HEALTHY))
+    bench.lab.subject.check_running()
 
 
 def _device(fault: Fault, devices: Sequence[Device]) -> Device:

@@ -1,18 +1,14 @@
 """The Pod with devices of a device plugin on the reference, with a fake device plugin in a process of its own."""
 
-import asyncio
 import sys
 from pathlib import Path
 
-from drahealth.fakes.clock import JumpClock
-from drahealth.proto.events import Event, ExperimentEnded, PodDeleted, PodRequested, StatusSeen
-from drahealth.proto.values import Health
+from drahealth.proto.events import ExperimentEnded, PodDeleted
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.device_plugins.observed_pods import plugin_pod_runs
-from drahealth.suites.checking.observed.pods import resources
-from drahealth.suites.checking.run import run_experiments
 from drahealth.suites.checking.settings import Settings
 from drahealth.suites.checking.verdicts import Verdict
+from drahealth.suites.unit.checking.pod_lifetime import run_while_the_pod_lives
 
 SERVE = (
     *(sys.executable, "-m", "drahealth.suites", "driver", "serve", "--kubeconfig", "{kubeconfig}"),
@@ -28,25 +24,10 @@ DONE = "plugin-pod-status"
 
 
 async def test_two_pods_use_devices_of_each_resource(tmp_path: Path) -> None:
-    file, clock, running, deleted = tmp_path / "plugins.yaml", JumpClock(), asyncio.Event(), asyncio.Event()
+    file = tmp_path / "plugins.yaml"
     file.write_text(PLUGINS)
-
-    def heard(_: str, event: Event) -> None:
-        if isinstance(event, StatusSeen) and any(one.health is Health.HEALTHY for one in resources(event)):
-            running.set()
-        if isinstance(event, PodRequested) and event.change == "deleted":
-            deleted.set()
-
-    async def fly() -> None:
-        await running.wait()
-        while not deleted.is_set():
-            clock.jump(0.25)
-            await asyncio.sleep(0.005)
-
-    flying = asyncio.create_task(fly())
     settings = Settings(command=(*SERVE, str(file)), only=frozenset({DONE}), level="core", subject="device-plugin")
-    evidence = await run_experiments(settings, heard, clock)
-    await flying
+    evidence = await run_while_the_pod_lives(settings)
     first, second = plugin_pod_runs(evidence, DONE)
     assert [one.what.outcome for one in evidence.of(ExperimentEnded, DONE)] == ["done"]
     assert {resource for resource, _ in first.allocated} == {"example.com/gpu", "example.com/nic"}

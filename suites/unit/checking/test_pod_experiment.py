@@ -1,15 +1,12 @@
 """The Pod on the reference, with a fake driver in a process of its own."""
 
-import asyncio
 import sys
 from pathlib import Path
 
-from drahealth.fakes.clock import JumpClock
-from drahealth.proto.events import Event, ExperimentEnded, PodDeleted, PodRequested, StatusSeen
-from drahealth.proto.values import Health
+from drahealth.proto.events import ExperimentEnded, PodDeleted
 from drahealth.suites.checking.observed.pods import pod_runs, resources
-from drahealth.suites.checking.run import run_experiments
 from drahealth.suites.checking.settings import Settings
+from drahealth.suites.unit.checking.pod_lifetime import run_while_the_pod_lives
 
 SERVE = (
     *(sys.executable, "-m", "drahealth.suites", "driver", "serve", "--kubeconfig", "{kubeconfig}"),
@@ -19,25 +16,10 @@ SERVE = (
 
 
 async def test_pod_runs_shows_its_devices_and_is_deleted(tmp_path: Path) -> None:
-    file, clock, running, deleted = tmp_path / "gpus.yaml", JumpClock(), asyncio.Event(), asyncio.Event()
+    file = tmp_path / "gpus.yaml"
     file.write_text("format: inventory/v1\ndevices:\n- {name: gpu, count: 3}\n")
-
-    def heard(_: str, event: Event) -> None:
-        if isinstance(event, StatusSeen) and any(one.health is Health.HEALTHY for one in resources(event)):
-            running.set()
-        if isinstance(event, PodRequested) and event.change == "deleted":
-            deleted.set()
-
-    async def fly() -> None:
-        await running.wait()
-        while not deleted.is_set():
-            clock.jump(0.25)
-            await asyncio.sleep(0.005)
-
-    flying = asyncio.create_task(fly())
     settings = Settings(command=(*SERVE, str(file)), only=frozenset({"pod-status"}), level="core")
-    evidence = await run_experiments(settings, heard, clock)
-    await flying
+    evidence = await run_while_the_pod_lives(settings)
     outcomes = [one.what.outcome for one in evidence.of(ExperimentEnded, "pod-status")]
     (pod,) = pod_runs(evidence)
     shown = {one.resource_id for one in resources(pod.running[-1].what)}

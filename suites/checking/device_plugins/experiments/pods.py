@@ -17,7 +17,7 @@ from drahealth.suites.checking.device_plugins.relay import Relay
 from drahealth.suites.checking.experiments.allocating import NAMESPACE
 from drahealth.suites.checking.experiments.fault_steps import Bench
 from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, started
-from drahealth.suites.checking.experiments.pod_faults import faults_of_pods
+from drahealth.suites.checking.experiments.pod_faults import break_device, faults_of_pods
 from drahealth.suites.checking.experiments.pod_status import (
     KUBELET,
     REFERENCE,
@@ -29,7 +29,7 @@ from drahealth.suites.checking.experiments.pod_status import (
 from drahealth.suites.checking.experiments.pod_status import is_running as runs
 from drahealth.suites.checking.experiments.pod_watch import PodWatch, watched_pod
 from drahealth.suites.checking.experiments.real_kubelet import SCHEDULER, RealKubelet, real_kubelet
-from drahealth.suites.checking.faults import MARGIN, Fault
+from drahealth.suites.checking.faults import Fault
 from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.waiting import PAUSE
 from drahealth.suites.checking.lab import Lab
@@ -223,14 +223,8 @@ async def _break(node: _Node, pod: PodWatch, faults: tuple[Fault, ...]) -> None:
     bench = Bench(lab, Plugin("", endpoint, endpoint, ()))
     for fault in faults:
         device = _device(pod, fault)
-        limit = fault.settle + MARGIN + node.limits.late
-        if not await pod.until(limit, partial(_shows, pod, device, Health.HEALTHY)):
-            raise Incomplete(f"the Pod status did not show {device} as Healthy before fault {fault.name}")
-        if await bench.breaks(fault, device):
-            await pod.until(limit, partial(_shows, pod, device, Health.UNHEALTHY))
-        if await bench.heals(fault, device):
-            await pod.until(limit, partial(_shows, pod, device, Health.HEALTHY))
-        lab.subject.check_running()
+        shows = partial(_shows, pod, device)
+        await break_device(bench, pod, fault, device, shows, Health.UNHEALTHY, node.limits.late)
 
 
 def _device(pod: PodWatch, fault: Fault) -> Device:
