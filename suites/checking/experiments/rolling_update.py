@@ -37,8 +37,11 @@ async def rolling_update(lab: Lab) -> None:
             async with claim_calls(lab, older) as calls:
                 if (await calls.prepare(first)).problem_of(first):
                     return  # the record shows why
+            # Before the second instance starts: its socket can be there at once.
+            known = set(find_sockets(lab.subject.places.registry_dir))
             async with _health(lab, older), _second_instance(lab) as newer_lab:
-                await _replace(lab, older, newer_lab, made, first)
+                newer = await registered(newer_lab, await described(newer_lab, SOCKET_LIMIT, known))
+                await _replace(lab, older, newer_lab, newer, made, first)
         except Hung:
             return
 
@@ -73,9 +76,7 @@ async def _health(lab: Lab, plugin: Plugin) -> AsyncGenerator[Bench | None, None
         await streams.close()
 
 
-async def _replace(lab: Lab, older: Plugin, newer_lab: Lab, made: Allocator, first: ClaimRef) -> None:
-    known = set(find_sockets(lab.subject.places.registry_dir))
-    newer = await registered(newer_lab, await described(newer_lab, SOCKET_LIMIT, known))
+async def _replace(lab: Lab, older: Plugin, newer_lab: Lab, newer: Plugin, made: Allocator, first: ClaimRef) -> None:
     await call_without_claims(lab, older)
     async with (
         _health(newer_lab, newer) as bench,
