@@ -21,7 +21,7 @@ from typing import Any
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Record, from_json, to_json_text
 from drahealth.proto.json_records import parse_object, seconds_in, write_line
-from drahealth.proto.quoting import one_line
+from drahealth.proto.quoting import quoted
 from drahealth.proto.version import __version__
 
 FORMAT = "drahealth-history/v1"
@@ -150,7 +150,7 @@ def _header(line: bytes) -> Header:
     if "history" in data:
         raise ValueError(f"header key `history` was renamed to `format`; expected format {FORMAT}")
     if (format_ := data.get("format")) != FORMAT:
-        raise ValueError(f"expected a header of format {FORMAT}, got {one_line(repr(format_))}")
+        raise ValueError(f"expected a header of format {FORMAT}, got {quoted(format_)}")
     try:
         values = {name: data[name] for name in ("drahealth", "profile", "started")}
         if not all(isinstance(value, str) for value in values.values()):

@@ -15,6 +15,11 @@ def one_line(text: str, limit: int = QUOTE_LIMIT) -> str:
     return f"{shown[:limit]}... ({len(text)} characters)"
 
 
+def quoted(value: object) -> str:
+    """A value from a file for a message, on one line; `nothing` for a missing value."""
+    return "nothing" if value is None else one_line(repr(value))
+
+
 def printable(text: str) -> str:
     """The whole text with escaped unprintable characters, so it cannot send control sequences to a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,4 +1,4 @@
-"""A real API server below the reference (`ci/check-api-server` runs this)."""
+"""The reference with a real API server (`ci/check-api-server` runs this)."""
 
 import asyncio
 import sys

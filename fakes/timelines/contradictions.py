@@ -88,15 +88,15 @@ class _Story:
                 yield from self._change_pod(did, state)
             case StreamClose() | Send() if not self.runs["driver"]:
                 what = did.verb.removeprefix("stream_")
-                yield f"the driver is not running at {did.at:g} s, so `{what}` has no stream; start it before"
+                yield _not_running("driver", did, f"`{what}` has no stream")
             case Expect() as expect:
                 yield from self._expect(did, expect)
             case SetListedHealth() | Remove() | Restore() if not self.runs["plugin"]:
-                yield f"the device plugin is not running at {did.at:g} s, so it lists no devices; start it before"
+                yield _not_running("device plugin", did, "it lists no devices")
 
     def _change_pod(self, did: Action, verb: str) -> Iterator[str]:
         if not self.runs["kubelet"] and verb != "running":
-            yield f"the kubelet is not running at {did.at:g} s, so pods do not change; start it before"
+            yield _not_running("kubelet", did, "pods do not change")
         if self.fails and verb == "keeps-failing":
             yield f"the pod already keeps failing at {did.at:g} s; remove this step"
         self.fails = verb == "keeps-failing"
@@ -128,9 +128,9 @@ class _Story:
 
     def _run(self, did: Action, who: str, verb: str) -> Iterator[str]:
         if not self.runs[who] and verb not in ("start", "restart"):
-            yield f"the {_NAMES[who]} is not running at {did.at:g} s, so `{verb}` is impossible; start it before"
+            yield _not_running(_NAMES[who], did, f"`{verb}` is impossible")
         if verb in ("start", "restart", "upgrade") and not self.runs["kubelet"] and who != "kubelet":
-            yield f"the kubelet is not running at {did.at:g} s, so no {_NAMES[who]} can register; start it before"
+            yield _not_running("kubelet", did, f"no {_NAMES[who]} can register")
         if isinstance(did.do, Upgrade):
             if self.upgraded > did.at:
                 yield f"the driver is already being upgraded at {did.at:g} s, until {self.upgraded:g} s"
@@ -172,3 +172,7 @@ class _Story:
 def _is_in(path: str, device: str) -> bool:
     """Whether a recovery of the device is one of what this path names."""
     return not device or path == device or path.startswith(f"{device}/")
+
+
+def _not_running(who: str, did: Action, effect: str) -> str:
+    return f"the {who} is not running at {did.at:g} s, so {effect}; start the {who} before this step"

@@ -30,7 +30,7 @@ class FaultInjected:
     action: str
     """What the adapter did, such as `write {driver_dir}/health`."""
     grade: Literal["asked", "forced"]
-    """Whether it asked the driver to report a fault, or forced a fault below the driver."""
+    """Whether it asked the driver to report a fault, or caused a fault outside the driver."""
     health: str
     """What the driver must report, such as Unhealthy."""
     settle: float

@@ -53,7 +53,7 @@ def certify_driver(
     ] = None,
     api_server: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="API server instead of that of the profile: memory, real or none."),
+        typer.Option(metavar="KIND", help="Replace the API server of the profile: memory, real or none."),
     ] = None,
     deadline: Annotated[
         float | None,

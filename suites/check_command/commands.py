@@ -169,8 +169,8 @@ def write_report(
 ) -> None:
     """Write a page, a text or a badge from the results of `check`, `certify` and `run`.
 
-    It runs nothing, and does not judge the evidence again; `verify` does. Exit codes: 0 written, 2 wrong usage or an
-    invalid file.
+    It runs nothing, and copies the verdicts of the results. To judge evidence again, use `judge` or `verify`. Exit
+    codes: 0 written, 2 wrong usage or an invalid file.
     """
     from drahealth.suites.check_command import results as program
 

@@ -69,7 +69,7 @@ class Outputs:
             return read_waivers(self.waiver_file) if self.waiver_file else ()
         except OSError as error:
             raise ConfigurationError(
-                f"cannot read {self.waiver_file}: {error.strerror}", "pass another --waivers"
+                f"cannot read {self.waiver_file}: {error.strerror}", "pass another file to --waivers"
             ) from None
 
 

@@ -1,4 +1,4 @@
-"""The abilities of a driver, and how a run showed each: observed, asked of the driver, or forced below it. Pure.
+"""The abilities of a driver, and how a run showed each: observed, asked or forced (docs/glossary.md). Pure.
 
 An ability is what a driver does when its state changes. Checks that only call the driver show none.
 """

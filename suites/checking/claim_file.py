@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from pydantic.alias_generators import to_camel
 
 from drahealth.fakes.program.user_files import FileError, documents, validated
+from drahealth.proto.quoting import quoted
 from drahealth.suites.errors import ConfigurationError
 
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -135,7 +136,7 @@ def read_claim_file(path: Path) -> tuple[Mapping[str, Any], ...]:
         kind = one.get("kind") if isinstance(one, dict) else None
         if not isinstance(kind, str) or kind not in KINDS:
             raise ConfigurationError(
-                f"{where}: kind must be one of {', '.join(KINDS)}, got {kind!r}",
+                f"{where}: kind must be one of {', '.join(KINDS)}, got {quoted(kind)}",
                 "leave out other objects",
             )
         try:

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from drahealth.proto.events import Event, from_json, to_json_text
 from drahealth.proto.json_records import parse_object, seconds_in, write_line
-from drahealth.proto.quoting import one_line
+from drahealth.proto.quoting import one_line, quoted
 from drahealth.suites.checking.ledger import LEVELS, SUBJECT_KINDS, Level, SubjectKind
 from drahealth.suites.checking.redaction import HOST, Redaction
 from drahealth.suites.errors import HarnessError
@@ -205,7 +205,7 @@ def _loaded(header: Header, lines: list[bytes], cut: bytes) -> Evidence:
 
 def _header(data: dict[str, Any]) -> Header:
     if (format_ := data.get("format")) != FORMAT:
-        raise EvidenceError(f"line 1: expected a header of format {FORMAT}, got {one_line(repr(format_))}")
+        raise EvidenceError(f"line 1: expected a header of format {FORMAT}, got {quoted(format_)}")
     try:
         return Header(
             drahealth=_text(data["drahealth"]),

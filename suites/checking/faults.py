@@ -127,7 +127,7 @@ class Fault:
 
     @property
     def capability(self) -> Grade:
-        """Whether the fault is asked of the driver, or forced below it."""
+        """Whether drahealth asks the driver for the fault, or causes it outside the driver."""
         return self.grade or ("asked" if isinstance(self.breaks, _ASKS) else "forced")
 
     @property

@@ -175,7 +175,10 @@ class _Run:
             reason = "interrupted"
             try:
                 if experiment.requires and (before := self._outcomes.get(experiment.requires)) != "done":
-                    outcome, reason = "incomplete", f"experiment {experiment.requires} ended as {before}"
+                    outcome, reason = (
+                        "incomplete",
+                        f"it needs experiment {experiment.requires}, whose outcome is {before}",
+                    )
                 else:
                     outcome, reason = await self._outcome(experiment, subject, facts)
                     if outcome == "incomplete" and subject.started_by_us and subject.running:

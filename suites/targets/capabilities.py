@@ -45,7 +45,7 @@ _MEANINGS = {
     Capability.SET_RESYNC: "Set the time between two resyncs of a Pod.",
     Capability.LOCAL_DRIVERS: "Register any driver that runs on this machine, not only the fake ones.",
     Capability.TAINT_DEVICES: "Publish devices with taints. The scheduler skips such devices.",
-    Capability.KEP_API: "Judge fields and names that only the API of the KEP has. "
+    Capability.KEP_API: "Test fields and names that the KEP defines and that no released API has. "
     "On a release, their absence is a known issue.",
 }
 

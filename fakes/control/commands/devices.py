@@ -71,7 +71,7 @@ class Recover(Command[Attempt]):
 
 @command("flap", step="")
 class Flap(Command[None]):
-    """Toggle a fault of devices: add it immediately, then remove it or add it at each interval.
+    """Toggle a fault of devices: add it immediately, remove it after one interval, add it after the next, and so on.
 
     The flapping ends with `clear`, `reset`, a stop of the fake, or a recovery action that clears the fault. If a
     device already has the fault, the command fails and changes nothing.

@@ -1,4 +1,4 @@
-"""Scripted backends: Python files of the user that stand for the hardware or the daemon below a driver.
+"""Scripted backends: Python files of the user that replace the hardware or the daemon of a driver.
 
 drahealth runs `python FILE ARGUMENT...` before the driver starts. The script writes the line `ready` when it serves.
 It reads commands from standard input, one in a line, such as `break gpu-1`, and answers each with the line `done`, or

@@ -107,7 +107,7 @@ class ActionSection(Section):
     headers: dict[Text, StrictStr] = Field(default_factory=dict)
     """Headers of the request."""
     backend: Text | None = None
-    """Tell this scripted backend, a Python file relative to the profile, which runs below the driver."""
+    """Tell this scripted backend, a Python file relative to the profile, which replaces hardware or a daemon."""
     arguments: tuple[StrictStr, ...] = ()
     """Arguments of the backend."""
     tell: Text | None = None

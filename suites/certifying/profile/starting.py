@@ -1,4 +1,4 @@
-"""The starting driver profiles: for known drivers, not verified here, to be corrected by their users."""
+"""The starting driver profiles: for known drivers, written from their source code and not tested with them."""
 
 import tomllib
 from importlib import resources

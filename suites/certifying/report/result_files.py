@@ -8,7 +8,7 @@ from typing import Any
 
 from drahealth.fakes.program.error_wording import plain
 from drahealth.proto.history import HistoryFile
-from drahealth.proto.quoting import one_line
+from drahealth.proto.quoting import one_line, quoted
 from drahealth.suites.certifying.report.check_result import check_result
 from drahealth.suites.certifying.report.document import FORMAT, Report
 from drahealth.suites.certifying.report.history_files import read_histories
@@ -101,7 +101,7 @@ def _report(path: Path, data: bytes) -> Report | KubeletReport:
     format_ = content.get("format", content.get("report"))
     if format_ not in (FORMAT, KUBELET_FORMAT):
         formats = f"{FORMAT} or {KUBELET_FORMAT}"
-        raise ConfigurationError(f"{path}: the format must be {formats}, got {one_line(repr(format_))}", _HINT)
+        raise ConfigurationError(f"{path}: the format must be {formats}, got {quoted(format_)}", _HINT)
     try:
         report = parse_report(data) if format_ == FORMAT else _kubelet_report(content)
     except ValueError as error:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.proto.quoting import one_line, printable, printable_lines
+from drahealth.proto.quoting import one_line, printable, printable_lines, quoted
 
 
 @pytest.mark.parametrize("text", ["", "gpu.example.com", "a/b c", "Ünïcode 😀", "x" * 200])
@@ -25,6 +25,11 @@ def test_an_ordinary_text_stays_as_it_is(text: str) -> None:
 )
 def test_what_would_break_or_fill_a_line_is_written_otherwise(text: str, line: str) -> None:
     assert one_line(text) == line
+
+
+@pytest.mark.parametrize(("value", "text"), [(None, "nothing"), ("v1", "'v1'"), (7, "7"), ("a\nb", r"'a\nb'")])
+def test_a_missing_value_is_quoted_as_nothing(value: object, text: str) -> None:
+    assert quoted(value) == text
 
 
 @given(st.text(st.characters()), st.integers(1, 50))
