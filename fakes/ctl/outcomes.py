@@ -11,7 +11,7 @@ from drahealth.fakes.program.errors import CommandError
 from drahealth.proto.quoting import printable
 
 if TYPE_CHECKING:
-    from drahealth.fakes.control.commands.devices import Clear, Recover
+    from drahealth.fakes.control.commands.devices import Clear, Inject, Recover, UntaintDevices
     from drahealth.fakes.control.commands.life import Upgrade
 
 
@@ -19,6 +19,19 @@ def show_outcome(driver: Driver, command: Command[Any], reply: Any) -> None:
     """Prints it. Raises CommandError or Exit for an exit code of its own."""
     if show := _SHOWN.get(command.verb):
         show(driver, command, reply)
+
+
+def _injected(driver: Driver, command: "Inject", reply: Any) -> None:
+    if reply:
+        stay = "stays" if len(reply) == 1 else "stay"
+        reason = f"`drahealth faults show {command.fault}` gives the health by policy"
+        typer.echo(f"{printable(_words(reply))} {stay} Healthy; {reason}")
+
+
+def _untainted(driver: Driver, command: "UntaintDevices", reply: Any) -> None:
+    if not reply:
+        taint = f"{command.key}:{command.effect}" if command.effect else command.key
+        raise CommandError(f"{_words(command.device)} did not have the taint {taint}", 1)
 
 
 def _cleared(driver: Driver, command: "Clear", reply: Any) -> None:
@@ -45,8 +58,10 @@ def _upgraded(driver: Driver, command: "Upgrade", reply: Any) -> None:
 
 
 _SHOWN: dict[str, Callable[[Driver, Any, Any], None]] = {
+    "inject": _injected,
     "clear": _cleared,
     "recover": _recovered,
+    "untaint": _untainted,
     "upgrade": _upgraded,
 }
 """By the name of the command, so that `ctl` imports only the definition that it uses."""

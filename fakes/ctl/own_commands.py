@@ -15,6 +15,8 @@ from drahealth.proto.quoting import printable
 
 app = typer.Typer()
 
+_TIMEOUT_LIMIT = 1 << 63
+"""The timeout is an int64 in the health APIs."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -51,6 +53,8 @@ def set_(
     changes = {key: value for key, value in options.items() if value is not None}
     if bool(device) != bool(changes) or (not changes and heartbeat is None):
         raise CommandError(_nothing_to_set(device or ()))
+    if timeout is not None and not 0 <= timeout < _TIMEOUT_LIMIT:
+        raise CommandError(f"--timeout must be between 0 and {_TIMEOUT_LIMIT - 1} seconds, got {timeout}")
     from drahealth.fakes.ctl.overrides import commands_for  # only here: `ctl` starts without it
 
     with driver_of(context) as driver:

@@ -7,13 +7,13 @@ means. They are separate TOML files in this folder, because vendors disagree abo
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
 from typing import Literal, get_args
 
 from drahealth.fakes.durations import Duration
+from drahealth.fakes.hints import near
 from drahealth.proto.values import Health
 
 Action = Literal["app-restart", "gpu-reset", "reboot", "replace"]
@@ -132,9 +132,7 @@ def action(name: str) -> Action:
 
 def _one_of(what: str, name: str, known: tuple[str, ...], where: str = "") -> None:
     if name not in known:
-        near = get_close_matches(name, known, 3, 0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"valid: {', '.join(known[:12])}"
-        raise UnknownName(f"unknown {what} {name!r}{where}; {hint}")
+        raise UnknownName(f"unknown {what} {name!r}{where}; {near(name, known, '`drahealth faults list`')}")
 
 
 def _text(name: str) -> str:

@@ -15,7 +15,7 @@ from drahealth.fakes.inventory.devices import Device
 from drahealth.fakes.kubelet_plugin import Pool
 from drahealth.fakes.kubelet_plugin.health_streams.table import HealthTable, healthy
 from drahealth.proto.clock import Clock
-from drahealth.proto.values import DeviceHealth, DeviceId, Health
+from drahealth.proto.values import DeviceHealth, DeviceId
 
 
 class Devices:
@@ -32,6 +32,7 @@ class Devices:
         """Taints at the last successful publish."""
         self._driver = options.name
         self._pool = options.pool_name
+        self._timeout = options.timeout
         well = (healthy(self.pool_of(device), device.name, options.timeout) for device in self.allocatable)
         now = int(clock.wall())
         self.table = HealthTable(options.name, [replace(device, updated=now) for device in well])
@@ -50,11 +51,11 @@ class Devices:
         self.table.set(*changed)
 
     def reset(self) -> None:
-        """Makes all devices Healthy, without faults."""
+        """Makes all devices Healthy, without faults, with the timeout of the start."""
         self.failing.reset()
         now = int(self._clock.wall())
-        changed = (device for device in self.table.all() if (device.health, device.message) != (Health.HEALTHY, ""))
-        if well := [replace(device, health=Health.HEALTHY, message="", updated=now) for device in changed]:
+        devices = ((old, healthy(old.pool, old.device, self._timeout)) for old in self.table.all())
+        if well := [replace(new, updated=now) for old, new in devices if replace(old, updated=new.updated) != new]:
             self.table.set(*well)
 
     def named(self, devices: str | Sequence[str]) -> list[Device]:

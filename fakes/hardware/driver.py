@@ -185,25 +185,30 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
         paths = [device.path for device in self._devices.named(command.device)]
         taint = Taint(command.key, command.value, command.effect)
 
-        def tainted(there: Taints) -> Taints:
+        def tainted(path: str, there: Taints) -> Taints:
             return (*(t for t in there if (t.key, t.effect) != (taint.key, taint.effect)), taint)
 
         await self._change_taints(paths, tainted)
 
     @handles(UntaintDevices)
-    async def _untaint(self, command: UntaintDevices) -> None:
+    async def _untaint(self, command: UntaintDevices) -> Sequence[str]:
         paths = [device.path for device in self._devices.named(command.device)]
+        had = list[str]()
 
-        def left(there: Taints) -> Taints:
-            return tuple(
+        def left(path: str, there: Taints) -> Taints:
+            kept = tuple(
                 taint for taint in there if taint.key != command.key or command.effect not in ("", taint.effect)
             )
+            had.extend([path] if kept != there else [])
+            return kept
 
         await self._change_taints(paths, left)
+        return had
 
     @handles(Reset)
     async def _reset(self, command: Reset) -> None:
         self.health.clear_faults()
+        self._instances.set_heartbeat(self.options.heartbeat)
         self._devices.reset()
         async with self._tainting:
             await self._set_taints({})
@@ -267,10 +272,10 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
 
     # -- internals
 
-    async def _change_taints(self, paths: Sequence[str], changed: Callable[[Taints], Taints]) -> None:
+    async def _change_taints(self, paths: Sequence[str], changed: Callable[[str, Taints], Taints]) -> None:
         async with self._tainting:
             before = self._devices.taints
-            await self._set_taints({**before, **{path: changed(before.get(path, ())) for path in paths}})
+            await self._set_taints({**before, **{path: changed(path, before.get(path, ())) for path in paths}})
 
     async def _set_taints(self, taints: dict[str, Taints]) -> None:
         """Publishes the taints; restores the previous ones after an error. The caller holds `_tainting`."""

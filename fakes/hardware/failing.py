@@ -43,12 +43,19 @@ class FailingDevices:
         self._started = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
-    def inject(self, command: Inject) -> None:
-        """Injects a fault. Raises ValueError for an unknown fault or device, or if a device already has the fault."""
-        self._report(self._machine.inject(command.fault, *self._machine.named(command.device)))
+    def inject(self, command: Inject) -> Sequence[str]:
+        """Injects a fault. Returns the devices that stay Healthy.
+
+        Raises ValueError for an unknown fault or device, or if a device already has the fault.
+        """
+        self._machine.check_order(command.fault, command.device)
+        devices = self._machine.named(command.device)
+        self._report(self._machine.inject(command.fault, *devices))
+        return [device for device in devices if self._machine.is_healthy(device)]
 
     def clear(self, command: Clear) -> Sequence[str]:
-        """Clears a fault. Returns the devices that had it."""
+        """Clears a fault. Returns the devices that had it. Raises ValueError for an unknown fault or device."""
+        self._machine.check_order(command.fault, command.device)
         devices = self._machine.named(command.device)
         had = [device for device in devices if self._machine.has(command.fault, device)]
         had += [device for device in devices if (command.fault, device) in self._flaps and device not in had]
@@ -156,8 +163,8 @@ class FaultHandlers(Handlers):
     failing: FailingDevices
 
     @handles(Inject)
-    async def _inject(self, command: Inject) -> None:
-        self.failing.inject(command)
+    async def _inject(self, command: Inject) -> Sequence[str]:
+        return self.failing.inject(command)
 
     @handles(Clear)
     async def _clear(self, command: Clear) -> Sequence[str]:

@@ -52,6 +52,12 @@ class Machine:
         """The paths of devices (`Inventory.named`). Raises ValueError."""
         return self._inventory.named(devices)
 
+    def check_order(self, fault_id: str, devices: str | Sequence[str]) -> None:
+        """Raises ValueError for the name of a device in the place of the fault, and the reverse."""
+        device = devices if isinstance(devices, str) else "" if len(devices) != 1 else devices[0]
+        if fault_id in self._reaching and device in catalogue(self._catalogue):
+            raise ValueError(f"{fault_id} is a device and {device} is a fault; the fault comes first")
+
     def inject(self, fault_id: str, *devices: str) -> frozenset[str]:
         """Adds a fault to devices; returns the paths of devices whose state changes.
 
@@ -145,6 +151,11 @@ class Machine:
         worst = (bad or visible)[-1]  # the newest one
         vanished = any(found.vanishes for found in bad)
         return DeviceState(self._policy.health(worst.id), worst.message_for(path), not vanished, ids)
+
+    def is_healthy(self, path: str) -> bool:
+        """Whether the device and its partitions are reported, all as Healthy. Raises ValueError."""
+        states = map(self.state, self.reached(path))
+        return all(state.listed and state.health is Health.HEALTHY for state in states)
 
     def states(self) -> dict[str, DeviceState]:
         """The state of all devices, in the inventory's order."""

@@ -10,10 +10,11 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from drahealth.fakes.program.entry_count import MAX_ENTRIES, excess
 from drahealth.fakes.program.error_wording import plain
 
-MAX_BYTES, MAX_ENTRIES, MAX_DEPTH = 10_000_000, 100_000, 60
-"""Bytes of a file; entries and levels of a document."""
+MAX_BYTES, MAX_DEPTH = 10_000_000, 60
+"""Bytes of a file; levels of a document."""
 
 Place = tuple[str | int, ...]
 """The path of a value in a document: keys and indices."""
@@ -81,6 +82,8 @@ def documents(text: str | bytes, source: str) -> Iterator[Document]:
     from ruamel.yaml import YAML  # slow import, needed only to read files
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+    if line := excess(text):
+        raise FileError(source, [Problem(line, "", f"the document has more than {MAX_ENTRIES} entries")])
     try:
         for document in YAML(typ="rt", pure=True).load_all(text):
             if document is not None:

@@ -129,11 +129,24 @@ def _not_there(timeline: Timeline, inventory: Inventory, unsure: Set[str]) -> It
                 (*path, "pod"),
                 "only the pod of a ReplicaSet is replaced; add `workload: {kind: ReplicaSet}` to `use`",
             )
-        if step.when and step.when.device not in (None, HELD):
-            try:
-                inventory.matching(step.when.device)
-            except ValueError as error:
-                yield (*path, "when", "device"), str(error)
+        for place, where in _devices_of(step):
+            pattern = where.from_ if isinstance(where, Pick) else where
+            if pattern not in (None, HELD):
+                try:
+                    inventory.matching(pattern)
+                except ValueError as error:
+                    yield (*path, *place), str(error)
+
+
+def _devices_of(step: Step) -> Iterator[tuple[tuple[str, ...], str | Pick | None]]:
+    """What names devices in a step, and where in it."""
+    yield ("device",), step.device
+    if step.when:
+        yield ("when", "device"), step.when.device
+    if step.flap:
+        yield ("flap", "device"), step.flap.device
+    if step.expect:
+        yield ("expect", "device"), step.expect.device
 
 
 def _more_than_held(planned: Plan, timeline: Timeline) -> Iterator[Finding]:

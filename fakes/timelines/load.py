@@ -1,7 +1,8 @@
 """Reads timelines from YAML 1.2, and reports all errors at once, by line."""
 
+from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from drahealth.fakes.program.user_files import (
@@ -14,12 +15,14 @@ from drahealth.fakes.program.user_files import (
     ill_formed,
     validated,
 )
-from drahealth.fakes.timelines.model import FORMAT, Timeline, Uses
+from drahealth.fakes.timelines.model import FORMAT, VERBS, Step, Timeline, Uses
 
 _STEPS = ("timeline", "always")
 _ILL_FORMED: dict[str, Any] = {"mark": "ill-formed"}
 _NEEDED: dict[str, Any] = {"format": FORMAT, "name": "ill-formed", "timeline": [_ILL_FORMED]}
 _USES = frozenset(Uses.model_fields)
+_BESIDE = frozenset(field.alias or name for name, field in Step.model_fields.items()) - VERBS.keys()
+"""The keys of a step besides its verb."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +66,43 @@ def _loaded(document: Document) -> Loaded:
     try:
         return Loaded(validated(Timeline, document), document)
     except FileError as error:
-        timeline, unsure = _rest(document.data)
-        return Loaded(timeline, document, error.problems, frozenset(unsure))
+        data = deepcopy(document.data)
+        shortened = _without_ill_formed_keys(data)
+        more = [problem for problem in _problems(document, data) if problem.where in shortened]
+        unsure = _remove_ill_formed(data)
+        return Loaded(Timeline.model_validate(data), document, (*error.problems, *more), frozenset(unsure))
 
 
-def _rest(document: dict[str, Any]) -> tuple[Timeline, set[str]]:
-    """What is left of an ill-formed timeline, and what of its `use` nobody knows."""
-    data, unsure = deepcopy(document), set[str]()
+def _without_ill_formed_keys(data: dict[str, Any]) -> set[str]:
+    """Removes ill-formed and unknown keys of steps besides their verbs, so that the other keys can be checked.
+
+    Returns the paths of the steps that lost only known keys.
+    """
+    known, others = set[str](), set[str]()
+    for place in sorted(ill_formed(Timeline, data), key=len, reverse=True):
+        step = _innermost_step(place)
+        if not step or len(place) == len(step) or (key := str(place[len(step)])) in VERBS:
+            continue
+        found = _at(data, step)
+        found.pop(key, None)
+        if "device" in (key, closest_name(Timeline, (*step, key))):
+            found.setdefault("device", "all")
+        (known if key in _BESIDE else others).add(".".join(map(str, step)))
+    return known - others
+
+
+def _problems(document: Document, data: dict[str, Any]) -> Sequence[Problem]:
+    """The errors of data, with the lines of the document."""
+    try:
+        validated(Timeline, replace(document, data=data))
+    except FileError as error:
+        return error.problems
+    return ()
+
+
+def _remove_ill_formed(data: dict[str, Any]) -> set[str]:
+    """Makes an ill-formed timeline well-formed. Returns what of its `use` nobody knows."""
+    unsure = set[str]()
     for place in sorted(ill_formed(Timeline, data), key=len, reverse=True):  # what is inside comes before what it is in
         key = place[0]
         if step := _innermost_step(place):
@@ -82,7 +115,7 @@ def _rest(document: dict[str, Any]) -> tuple[Timeline, set[str]]:
         else:
             data.pop(str(key), None)
             unsure |= _USES if closest_name(Timeline, place[:1]) == "use" and "use" not in data else set()
-    return Timeline.model_validate(data), unsure
+    return unsure
 
 
 def _innermost_step(place: Place) -> Place:
@@ -99,6 +132,10 @@ def _innermost_step(place: Place) -> Place:
 
 
 def _put(data: Any, place: Place, what: Any) -> None:
-    for part in place[:-1]:
+    _at(data, place[:-1])[place[-1]] = what
+
+
+def _at(data: Any, place: Place) -> Any:
+    for part in place:
         data = data[part]
-    data[place[-1]] = what
+    return data

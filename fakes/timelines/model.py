@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     Discriminator,
     Field,
     Tag,
@@ -252,19 +253,28 @@ class Step(CommandSteps):
 
     @model_validator(mode="after")
     def _one_verb(self) -> "Step":
+        wrong = list[str]()
         verbs = [verb for verb in VERBS if getattr(self, verb) is not None]
         if len(verbs) != 1:
             got = " and ".join(verbs) or "none"
-            raise ValueError(f"a step must have one of {', '.join(VERBS)}, got {got}")
+            wrong.append(f"a step must have one of {', '.join(VERBS)}, got {got}")
         times = [name for name in ("at", "after", "when") if getattr(self, name) is not None]
         if len(times) > 1:
-            raise ValueError(f"a step can have only one of at, after, when; got {' and '.join(times)}")
+            wrong.append(f"a step can have only one of at, after, when; got {' and '.join(times)}")
+        if wrong:
+            raise ValueError("; ".join(wrong))
         self.__dict__["verb"] = verbs[0]  # which keeps the property from looking again
         return self
 
     @cached_property
     def verb(self) -> str:
         return next(verb for verb in VERBS if getattr(self, verb) is not None)
+
+
+def _printable(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError(f"a name must have only printable characters, got {name!r}")
+    return name
 
 
 def _inventory(value: Any) -> str:
@@ -291,7 +301,7 @@ class Timeline(Part):
     """A story of faults."""
 
     format: Literal["fault-timeline/v1"]
-    name: str = Field(min_length=1)
+    name: Annotated[str, AfterValidator(_printable)] = Field(min_length=1)
     description: str = ""
     seed: int = 0
     use: Uses = Uses()

@@ -31,6 +31,8 @@ def files_of(report: Path, evidence: Path | None) -> tuple[Path, Path]:
             raise ConfigurationError(f"{report} is a directory with both files", "pass only the directory")
         return report / folder.REPORT, report / folder.EVIDENCE
     if evidence is None:
+        if not report.exists():
+            raise ConfigurationError(f"{report} does not exist", "pass the directory of a certificate")
         raise ConfigurationError("the evidence is missing", "pass REPORT and EVIDENCE, or the directory of both")
     return report, evidence
 

@@ -15,9 +15,9 @@ DEVICE = "A device such as gpu-0 or gpu-0/mig-1, a pattern such as gpu-*, or all
 
 
 @command("inject", undo=lambda done: Clear(done.fault, done.device))
-class Inject(Command[None]):
+class Inject(Command[Sequence[str]]):
     """Add a fault of the catalogue to devices. The fake immediately reports the device with
-    the health that the policy assigns to the fault.
+    the health that the policy assigns to the fault. The reply names the devices that stay Healthy.
 
     If a device already has the fault, the command fails and changes nothing.
     """
@@ -93,7 +93,10 @@ class Flap(Command[None]):
 
 @command("reset", old_names=("heal",))
 class Reset(Command[None]):
-    """Make all devices Healthy, without faults. A driver also removes all taints and clears all stream faults."""
+    """Make all devices Healthy, without faults.
+
+    A driver also removes all taints, clears all stream faults, and sets heartbeat and timeouts as at its start.
+    """
 
 
 def _parse_taint(text: str) -> dict[str, str]:
@@ -136,8 +139,8 @@ class TaintDevices(Command[None]):
     DRIVER,
     joined=Joined("TAINT", "KEY[:EFFECT]. Without an effect, all taints with this key.", _parse_untaint),
 )
-class UntaintDevices(Command[None]):
-    """Remove a taint from devices. Nothing changes for a device without it."""
+class UntaintDevices(Command[Sequence[str]]):
+    """Remove a taint from devices. The reply names the devices that had it."""
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
     key: str = argument("Key of the taint, such as gpu.example.com/unhealthy.")

@@ -119,6 +119,11 @@ def test_wrong_usage_exits_with_2_and_one_line(profile: Path, arguments: list[st
     assert sorted(path.name for path in profile.parent.iterdir()) == ["gpu.toml", "missing.toml"]
 
 
+def test_verify_names_the_directory_that_does_not_exist(tmp_path: Path) -> None:
+    done = drahealth("verify", tmp_path / "nowhere")
+    assert (done.returncode, str(tmp_path / "nowhere") in done.stderr) == (2, True), done.stderr
+
+
 def test_all_mistakes_of_a_profile_are_printed(profile: Path) -> None:
     profile.write_text(profile.read_text() + "a = 1\nb = 2\n")
     done = drahealth("certify", profile)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drahealth.fakes.faults.catalogue import policies
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.program.user_files import FileError
 from drahealth.fakes.timelines.check import checked_plan
@@ -60,7 +61,9 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
         ("pod: running, for: 1s", "timeline.0: pod "),
         ("inject: xid/79, device: held", "timeline.0.device: only expect knows the device that is held"),
         ("when: {seen: Healthy, device: gpu-9}, mark: a", "timeline.0.when.device: "),
-        ("inject: xid/79, device: gpu-9", "timeline.0: "),
+        ("inject: xid/79, device: gpu-9", "timeline.0.device: "),
+        ("flap: {device: gpu-9, down: xid/79, period: 2s, for: 9s}", "timeline.0.flap.device: "),
+        ("expect: {device: gpu-9, health: Healthy}", "timeline.0.expect.device: "),
     ],
 )
 def test_names_that_are_nobodys_are_told_with_their_place(step: str, problem: str) -> None:
@@ -71,7 +74,7 @@ def test_names_that_are_nobodys_are_told_with_their_place(step: str, problem: st
 def test_a_catalogue_that_is_not_there_is_told_once() -> None:
     assert problems("- {inject: xid/79, device: gpu-0}\n", "{catalogue: foo, policy: strickt}") == [
         "line 3: use.catalogue: unknown catalogue 'foo'; valid: nvidia, amd, intel, nic, tpu",
-        "line 3: use.policy: unknown policy 'strickt'; did you mean strict?",
+        f"line 3: use.policy: unknown policy 'strickt'; did you mean strict? valid: {', '.join(policies())}",
     ]
 
 

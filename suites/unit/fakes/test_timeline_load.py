@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drahealth.fakes.program.entry_count import excess
 from drahealth.fakes.program.user_files import MAX_BYTES, FileError
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.model import VERBS, Timeline
@@ -138,7 +139,7 @@ def test_what_no_timeline_has_hides_nothing_of_its_steps(tmp_path: Path) -> None
     steps = ("{inject: xid/97, device: gpu-0}", "{inject: xid/79, device: gpu-9}", "{expect: {helth: Healthy}}")
     text = f"{HEAD}sed: 7\ndescription: 7\ntimeline:\n" + "".join(f"  - {step}\n" for step in steps)
     found = places(tmp_path / "a.timeline.yaml", text)
-    assert found == ["sed", "description", "timeline.0.inject", "timeline.1", "timeline.2.expect.helth"]
+    assert found == ["sed", "description", "timeline.0.inject", "timeline.1.device", "timeline.2.expect.helth"]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,7 @@ def test_an_inventory_that_is_not_there_hides_no_other_name(tmp_path: Path) -> N
 def test_what_is_wrong_with_an_inventory_is_told_with_what_is_wrong_with_the_timeline(tmp_path: Path) -> None:
     (tmp_path / "devices.yaml").write_text("format: inventory/v1\ndevices: [{name: A}, {name: b}, {name: b}]\n")
     (path := tmp_path / "a.timeline.yaml").write_text(
-        f"{HEAD}use: {{inventory: devices.yaml}}\ntimeline: [{{at: x}}]\n"
+        f"{HEAD}use: {{inventory: devices.yaml}}\ntimeline: [{{at: x, mark: a}}]\n"
     )
     with pytest.raises(FileError) as refused:
         stories(path)
@@ -194,15 +195,54 @@ def test_an_ill_formed_step_inside_another_hides_none_beside_it(tmp_path: Path) 
     text = f"{HEAD}timeline: [{{repeat: {{times: 1, every: 1s, do: {inner}}}}}, {{parallel: [{inner}]}}]"
     assert places(tmp_path / "a.timeline.yaml", text) == [
         "timeline.0.repeat.do.0.at",
+        "timeline.0.repeat.do.1.device",
         "timeline.0.repeat.do.1.recover",
         "timeline.1.parallel.0.0.at",
+        "timeline.1.parallel.0.1.device",
         "timeline.1.parallel.0.1.recover",
     ]
 
 
 def test_a_document_that_is_no_yaml_hides_none_before_it(tmp_path: Path) -> None:
     text = f"{HEAD}timeline: [{{inject: xid/79, device: gpu-9}}]\n---\na: ["
-    assert places(tmp_path / "a.timeline.yaml", text) == ["timeline.0", ""]
+    assert places(tmp_path / "a.timeline.yaml", text) == ["timeline.0.device", ""]
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ("{inject: xid/97, device: gpu-9, at: soon, fro: 1s}", ["at", "device", "fro", "inject"]),
+        ("{inject: xid/97, device: [7]}", ["device", "inject"]),
+        ("{inject: xid/97, devcie: gpu-0}", ["devcie", "inject"]),
+        ("{injekt: xid/97, device: gpu-0}", ["injekt"]),
+        ("{inject: xid/79, clear: xid/79, at: soon}", ["", "at"]),
+        ("{mark: a, repeat: 3, at: soon}", ["at", "repeat"]),
+    ],
+)
+def test_all_errors_of_a_step_are_told_at_once(tmp_path: Path, step: str, told: list[str]) -> None:
+    found = places(tmp_path / "a.timeline.yaml", f"{HEAD}timeline: [{step}]")
+    assert found == [f"timeline.0.{key}".rstrip(".") for key in told]
+
+
+def test_a_step_with_two_verbs_and_two_times_is_told_both() -> None:
+    (problem,) = problems(f"{HEAD}timeline: [{{mark: a, reset: true, at: 1s, after: 1s}}]")
+    assert ("got mark and reset" in problem or "got reset and mark" in problem, "got at and after" in problem) == (
+        True,
+        True,
+    )
+
+
+def test_a_name_that_could_write_to_the_terminal_is_rejected() -> None:
+    (problem,) = problems('format: fault-timeline/v1\nname: "a\\e[31m"\ntimeline: [{mark: a}]')
+    assert problem.startswith("line 2: name: a name must have only printable characters")
+
+
+def test_a_file_with_too_many_entries_is_rejected_before_it_is_read() -> None:
+    steps = "  - {at: 1s, inject: xid/79, device: gpu-0}\n"
+    assert excess(f"{HEAD}timeline:\n{steps * 25_000}") == 3 + 24_999 + 1
+    assert excess(f"{HEAD}timeline:\n{steps * 24_999}") is None
+    (problem,) = problems(f"{HEAD}timeline:\n{steps * 40_000}")
+    assert problem == "line 25003: the document has more than 100000 entries"
 
 
 STEPS: list[tuple[dict[str, Any], str]] = [
@@ -238,9 +278,7 @@ def test_of_faults_in_a_timeline_each_is_told_that_can_be_told(
 ) -> None:
     said, wrong, hidden = use
     planted = {
-        f"timeline.{number}.{where}".removesuffix(".device")
-        for number, (_, where) in enumerate(steps)
-        if where not in hidden | {"fine"}
+        f"timeline.{number}.{where}" for number, (_, where) in enumerate(steps) if where not in hidden | {"fine"}
     }
     text = json.dumps(
         {"format": "fault-timeline/v1", "name": "n", **said, "timeline": [step for step, _ in steps], "always": [{}]}

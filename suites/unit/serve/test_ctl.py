@@ -33,6 +33,23 @@ async def test_what_is_not_there_cannot_be_cleared_or_recovered(serving: Rig) ->
     assert await serving.ctl("recover", "reboot", "gpu-1") == Said(0, "there is nothing to recover on gpu-1\n", "")
 
 
+async def test_a_taint_that_is_not_there_cannot_be_removed(serving: Rig) -> None:
+    await serving.ctl("taint", "gpu-0", "example.com/sick")
+    assert await serving.ctl("untaint", "gpu-0", "example.com/sick:NoExecute") == Said(
+        1, "", "drahealth: gpu-0 did not have the taint example.com/sick:NoExecute\n"
+    )
+    assert await serving.ctl("untaint", "all", "example.com/sick") == Said(0, "", "")
+    assert (await serving.ctl("untaint", "gpu-0", "example.com/sick")).code == 1
+
+
+async def test_inject_names_devices_that_stay_healthy(serving: Rig) -> None:
+    words = "{} Healthy; `drahealth faults show xid/63` gives the health by policy\n"
+    assert (await serving.ctl("inject", "xid/79", "gpu-0")).out == ""
+    assert (await serving.ctl("inject", "xid/63", "all")).out == words.format("gpu-1, split stay")
+    await serving.ctl("clear", "xid/63", "all")
+    assert (await serving.ctl("inject", "xid/63", "split")).out == words.format("split stays")
+
+
 async def test_an_attempt_may_fail_or_be_claimed(serving: Rig) -> None:
     await serving.ctl("inject", "xid/79", "gpu-0")
     assert await serving.ctl("recover", "reboot", "gpu-0", "--fails") == Said(0, "left: xid/79 on gpu-0\n", "")
@@ -53,8 +70,12 @@ async def test_all_is_well_again(serving: Rig) -> None:
     await serving.ctl("inject", "xid/79", "gpu-0")
     await serving.ctl("set", "gpu-1", "--health", "unknown", "--message", "who knows")
     await serving.ctl("stream", "stall")
+    heartbeat = (await serving.told("state"))["heartbeat"]
+    await serving.ctl("set", "gpu-0", "--timeout", "7", "--heartbeat", "0")
     assert await serving.ctl("reset") == Said(0, "", "")
-    assert (await serving.health(), (await serving.told("state"))["faults"]) == (HEALTHY, {})
+    state = await serving.told("state")
+    assert (await serving.health(), state["faults"], state["heartbeat"]) == (HEALTHY, {}, heartbeat)
+    assert {device["timeout"] for device in await serving.told("devices")} == {0}
 
 
 @pytest.mark.parametrize(
@@ -84,6 +105,10 @@ async def test_all_is_well_again(serving: Rig) -> None:
         (("recover", "gpu-rset"), "unknown recovery action 'gpu-rset'; did you mean gpu-reset"),
         (("--driver", "nic", "inject", "xid/79", "gpu-0"), "unknown driver 'nic'; valid: gpu.example.com"),
         (("recover", "all", "gpu-0"), "`recover all`"),
+        (("inject", "gpu-0", "xid/79"), "gpu-0 is a device and xid/79 is a fault; the fault comes first"),
+        (("clear", "gpu-0", "xid/79"), "gpu-0 is a device and xid/79 is a fault; the fault comes first"),
+        (("inject", "gpu-0", "gpu-1"), "unknown fault 'gpu-0' in the catalogue nvidia; `drahealth faults list` lists"),
+        (("set", "gpu-0", "--timeout", "-1"), "--timeout must be between 0 and 9223372036854775807 seconds, got -1"),
         (("recover", "reboot", "--takes", "soon"), "--takes: invalid duration 'soon'"),
     ],
 )

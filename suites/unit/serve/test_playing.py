@@ -120,7 +120,7 @@ async def test_a_story_that_waits_for_its_end_does_not_hold_up_the_process(rig: 
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        ("{inject: xid/79, device: gpu-7}", "timeline.0: "),
+        ("{inject: xid/79, device: gpu-7}", "timeline.0.device: "),
         ("{kubelet: restart}", "timeline.0: --play does not support `kubelet`; remove the step"),
         ("{pod: keeps-failing}", "timeline.0: --play does not support `pod`; remove the step"),
         ("{expect: {pod_writes: {max: 3}}}", "timeline.0: --play does not support `pod_writes`"),

@@ -101,7 +101,7 @@ def test_the_schema_of_timelines_is_printed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("faults", "list", "--catalogue", "acme"), "unknown catalogue 'acme'; did you mean"),
+        (("faults", "list", "--catalogue", "acme"), "unknown catalogue 'acme'; valid: nvidia, amd"),
         (("faults", "show", "xid/78"), "unknown fault 'xid/78' in the catalogue nvidia; did you mean xid/79"),
         (("faults", "diff", "eks", "gke"), "unknown policy 'gke'; "),
         (("plan",), "missing argument FILE; "),

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.namespaces import permission
 from drahealth.suites.targets.checks import Check
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, this_platform
+from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, ETCD_VERSION, this_platform
 from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.versions import parse_version
 
@@ -31,10 +32,10 @@ def examine(version: str = DEFAULT_VERSION, *, start: bool = False, progress: Pr
     yield python()
     yield system()
     yield private_namespaces()
-    network, go = releases_in_reach(), go_toolchain()
-    yield programs(version, obtainable=network.ok or go.ok)
-    yield network
-    yield go
+    kubernetes, etcd, go = download("Kubernetes"), download("etcd"), go_toolchain()
+    yield programs(version, obtainable=kubernetes.ok or go.ok)
+    yield store_of_api_server(obtainable=etcd.ok or go.ok)
+    yield from (kubernetes, etcd, go)
     yield cgroups()
     yield memory()
     yield from disks()
@@ -86,28 +87,41 @@ def private_namespaces() -> Check:
 
 def programs(version: str, *, obtainable: bool) -> Check:
     """Whether the programs of the release are in the cache, or can be got."""
+    try:
+        return _in_cache("kubernetes", "Kubernetes", parse_version(version), obtainable)
+    except HarnessError as error:
+        return _check(f"Kubernetes {version}", False, error.message, error.hint)
+
+
+def store_of_api_server(*, obtainable: bool) -> Check:
+    """Whether etcd is in the cache, or can be got."""
+    try:
+        return _in_cache("etcd", "etcd", ETCD_VERSION, obtainable)
+    except HarnessError as error:
+        return _check(f"etcd {ETCD_VERSION}", False, error.message, error.hint)
+
+
+def _in_cache(project: str, title: str, version: str, obtainable: bool) -> Check:
+    """Raises HarnessError for a platform without releases."""
     from drahealth.suites.targets.kubelet.binaries.store import Store
 
-    name = f"Kubernetes {version}"
-    try:
-        number = parse_version(version)
-        there = next((release for release in Store().installed() if release.version == number), None)
-    except HarnessError as error:
-        return _check(name, False, error.message, error.hint)
+    name = f"{title} {version}"
+    there = next((release for release in Store().installed(project) if release.version == version), None)
     if there is not None:
         return _check(name, True, f"{there.folder}, {' and '.join(there.origins)}")
     found = "not in the cache; got when needed" if obtainable else "not in the cache, and cannot be got"
-    return _check(name, obtainable, found, "one of the next two checks must be ok")
+    return _check(name, obtainable, found, f"the check `download of {title}` or `Go` must be ok")
 
 
-def releases_in_reach() -> Check:
+def download(title: Literal["Kubernetes", "etcd"]) -> Check:
     """Whether the official releases can be downloaded."""
-    from drahealth.suites.targets.kubelet.binaries.download import KUBERNETES_URL
+    from drahealth.suites.targets.kubelet.binaries.download import ETCD_URL, KUBERNETES_URL
     from drahealth.suites.targets.kubelet.binaries.reach import reachable
 
-    ok = reachable(KUBERNETES_URL)
-    found = f"{KUBERNETES_URL} can{'' if ok else 'not'} be reached"
-    return _check("download", ok, found, "without it, releases are built with Go", needed=False)
+    url = ETCD_URL if title == "etcd" else KUBERNETES_URL
+    ok = reachable(url)
+    found = f"{url} can{'' if ok else 'not'} be reached"
+    return _check(f"download of {title}", ok, found, "without it, releases are built with Go", needed=False)
 
 
 def go_toolchain() -> Check:

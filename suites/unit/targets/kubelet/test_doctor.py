@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.namespaces import permission
+from drahealth.suites.targets.kubelet.binaries.releases import ETCD_VERSION
 from drahealth.suites.targets.kubelet.node import doctor
 
 
@@ -19,6 +20,17 @@ def test_a_missing_release_has_a_hint(monkeypatch: pytest.MonkeyPatch, tmp_path:
     found = doctor.programs("1.37.1", obtainable=False)
     assert (found.ok, found.found) == (False, "not in the cache, and cannot be got")
     assert found.hint
+
+
+def test_missing_etcd_fails_beside_a_release_in_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DRAHEALTH_CACHE", str(tmp_path))
+    (tmp_path / "kubernetes/v1.37.1" / doctor.system().found).mkdir(parents=True)
+    monkeypatch.setenv("PATH", str(tmp_path))  # no Go
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # no network
+    checks = {check.name: check for check in doctor.examine("1.37.1")}
+    etcd = checks[f"etcd {ETCD_VERSION}"]
+    assert (checks["Kubernetes 1.37.1"].ok, etcd.ok, etcd.needed) == (True, False, True)
 
 
 def test_a_malformed_version_is_a_failed_check() -> None:
