@@ -6,6 +6,8 @@ ASKER is the reading end of a pipe. Only the caller has the other end, so the pi
 is the writing end of a pipe, which gets lines:
 
     started PID             the driver runs
+    stopped                 the driver was stopped, by SIGSTOP for example
+    continued               the driver was continued
     failed REASON           the driver cannot be run
     exited CODE CHILDREN    the driver ended; so many of its children still ran
     left CHILDREN           so many of these were killed
@@ -47,7 +49,7 @@ def main(asker: int, report: int, folder: str, argv: list[str]) -> None:
         return
     try:
         os.write(report, f"started {driver}\n".encode())
-        code = _wait(driver, asker, woken)
+        code = _wait(driver, asker, woken, report)
         if code is not None:
             children = len(_descendants(os.getpid()))
             os.write(report, f"exited {code} {children}\n".encode())
@@ -60,7 +62,7 @@ def main(asker: int, report: int, folder: str, argv: list[str]) -> None:
         kill_descendants()
 
 
-def _wait(driver: int, asker: int, woken: int) -> int | None:
+def _wait(driver: int, asker: int, woken: int, report: int) -> int | None:
     """The driver's exit code, or None after the end of the caller."""
     while True:
         ready, _, _ = select.select([asker, woken], [], [])
@@ -75,12 +77,16 @@ def _wait(driver: int, asker: int, woken: int) -> int | None:
         os.read(woken, 64)
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             except ChildProcessError:
                 break
             if pid == 0:
                 break
-            if pid == driver:
+            if pid != driver:
+                continue
+            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                os.write(report, b"stopped\n" if os.WIFSTOPPED(status) else b"continued\n")
+            else:
                 return os.waitstatus_to_exitcode(status)
 
 

@@ -45,8 +45,12 @@ class DriverProcess:
         self._lines: deque[bytes] = deque(maxlen=OUTPUT_LINES)
         self._left_out = 0
         """Number of lines between the first and the last ones."""
+        self._stopped = False
+        self._changed = asyncio.Event()
+        """Set at the next stop, continuation or end."""
         self._reading = asyncio.create_task(self._read())
         self._exit = asyncio.create_task(self._wait(reports))
+        self._exit.add_done_callback(lambda _: self._change(stopped=False))
         self._end = asyncio.create_task(self._wait_for_children(reports))
 
     @classmethod
@@ -122,6 +126,11 @@ class DriverProcess:
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._held, f"{number:d}\n".encode())
 
+    async def stopped(self) -> None:
+        """Waits until a signal has stopped it: until then it still works. Returns also at its end."""
+        while self.running and not self._stopped:
+            await self._changed.wait()
+
     def write(self, line: str) -> None:
         """Writes a line to its standard input; no effect after its end."""
         assert self._guard.stdin is not None
@@ -152,12 +161,18 @@ class DriverProcess:
         return await asyncio.shield(self._end)
 
     async def _wait(self, reports: asyncio.StreamReader) -> tuple[int, int]:
-        line = (await reports.readline()).decode().split()
+        while (line := (await reports.readline()).decode().split()) in (["stopped"], ["continued"]):
+            self._change(stopped=line == ["stopped"])
         code, children = (int(line[1]), int(line[2])) if line else (-signal.SIGKILL, 0)
         if not children:
             await self._guard.wait()
             await self._reading
         return code, children
+
+    def _change(self, *, stopped: bool) -> None:
+        self._stopped = stopped
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     async def _wait_for_children(self, reports: asyncio.StreamReader) -> int:
         await self._exit

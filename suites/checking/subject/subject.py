@@ -176,12 +176,14 @@ class Subject:
         self._exit = asyncio.create_task(self._watch(process))
 
     async def signal(self, number: signal.Signals) -> None:
-        """Sends a signal to the driver's process."""
+        """Sends a signal to the driver's process. After SIGSTOP, waits until it has stopped or ended."""
         assert self._process, "it was not started"
         if number not in (signal.SIGSTOP, signal.SIGCONT):
             self._signal = number
         self._record(SignalSent(self.label, number.name))
         self._process.signal(number)
+        if number is signal.SIGSTOP:
+            await self._process.stopped()
 
     async def exited(self) -> ProcessExited:
         """Waits until the driver's process has ended."""

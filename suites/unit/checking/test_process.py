@@ -57,6 +57,28 @@ async def test_signal_reaches_the_driver() -> None:
         assert await process.exited() == (-signal.SIGTERM, 0)
 
 
+async def test_driver_is_stopped_when_the_guard_has_stopped_it() -> None:
+    async with python("import time; time.sleep(600)") as process:
+        guard_process = psutil.Process(process.pid).parent()
+        assert guard_process
+        guard_process.suspend()  # as on a busy machine
+        process.signal(signal.SIGSTOP)
+        stopping = asyncio.create_task(process.stopped())
+        await asyncio.sleep(0)
+        before = (stopping.done(), psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+        guard_process.resume()
+        await stopping
+        assert (before, psutil.Process(process.pid).status()) == ((False, False), psutil.STATUS_STOPPED)
+
+
+async def test_stopped_driver_that_is_killed_has_ended() -> None:
+    async with python("import time; time.sleep(600)") as process:
+        for number in (signal.SIGSTOP, signal.SIGCONT, signal.SIGSTOP, signal.SIGKILL):
+            process.signal(number)
+        assert await process.exited() == (-signal.SIGKILL, 0)
+        await process.stopped()
+
+
 async def test_child_in_a_session_of_its_own_is_counted_and_killed() -> None:
     async with python(CHILD_IN_ITS_OWN_SESSION) as process:
         found = (await process.exited(), await process.close())
