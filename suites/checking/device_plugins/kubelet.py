@@ -70,9 +70,13 @@ class DevicePluginKubelet:
         """Stops, and starts again. Registrations from before no longer count."""
         await self.stop()
         await self._clock.sleep(DOWN)
+        self.forget()
+        await self.start()
+
+    def forget(self) -> None:
+        """Registrations from before no longer count."""
         while not self._answered.empty():
             self._answered.get_nowait()
-        await self.start()
 
     async def answered(self) -> RegisteredPlugin:
         """The next plugin whose registration was answered: accepted, or refused by `answer`."""
@@ -80,11 +84,12 @@ class DevicePluginKubelet:
 
     async def _called(self, resource: str, endpoint: Path, version: str) -> None:
         """Handles a call of Register. Raises Refused."""
+        answer = self.answer  # an experiment can change it before the delay has passed
         plugin = await self._accepted(RegisteredPlugin(resource, endpoint, "kubelet.sock"), version)
-        await self._clock.sleep(self.answer.delay)
+        await self._clock.sleep(answer.delay)
         self._answered.put_nowait(plugin)
-        if not self.answer.registered:
-            raise Refused(self.answer.error)
+        if not answer.registered:
+            raise Refused(answer.error)
 
     async def _find(self) -> None:
         """Registers the plugin of the first registration socket in the other directory."""

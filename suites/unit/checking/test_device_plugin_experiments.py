@@ -1,12 +1,16 @@
 """The experiments on device plugins, with fake plugins in this process."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 
 from drahealth.fakes.control.device_plugin import PluginOptions
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+from drahealth.proto.device_plugin import KUBELET_SOCKET, REGISTER, VERSION
 from drahealth.proto.events import (
     GrpcCall,
     KubeletSwitched,
@@ -17,6 +21,7 @@ from drahealth.proto.events import (
     StreamOpened,
 )
 from drahealth.proto.extended_resources import PluginDevice
+from drahealth.proto.sockets import is_served, target
 from drahealth.suites.checking.device_plugins.experiments.allocating import (
     allocation,
     container_start,
@@ -24,14 +29,21 @@ from drahealth.suites.checking.device_plugins.experiments.allocating import (
 )
 from drahealth.suites.checking.device_plugins.experiments.listing import list_and_watch
 from drahealth.suites.checking.device_plugins.experiments.registering import (
+    kubelet_of,
     kubelet_restart,
     plugin_registration,
     refused_plugin,
+    remove_sockets,
     removed_socket,
 )
+from drahealth.suites.checking.device_plugins.registered import RegisteredPlugin
+from drahealth.suites.checking.experiments.registration import REFUSAL
+from drahealth.suites.checking.kubelet.registration import ACCEPT
+from drahealth.suites.checking.kubelet.waiting import until
 from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
 from drahealth.suites.unit.checking.lab_rig import LabRig
+from drahealth.suites.unit.endings import PATIENCE
 
 RESOURCE, OTHER = "example.com/gpu", "example.com/nic"
 DEVICES = ("gpu-0", "gpu-1", "gpu-2")
@@ -173,6 +185,36 @@ async def test_socket_is_removed_while_a_stream_is_open(rig: PluginRig, lab: Lab
     removed = ["stream-opened", "3 devices", "socket-removed"]
     assert rig.story()[:6] == ["kubelet up", *REGISTERED, *removed]
     assert (rig.places.device_plugins_dir / "example.com_gpu.sock").is_socket()
+
+
+async def test_registration_before_the_socket_was_removed_does_not_count(rig: PluginRig, lab: Lab) -> None:
+    kubelet = await kubelet_of(lab)
+    endpoint = (await rig.device_plugin()).endpoint
+    plugin = await kubelet.answered()
+    await register_again(rig, plugin)
+    async with rig.time_flies():
+        await remove_sockets(lab, kubelet, [plugin])
+    assert is_served(endpoint)
+
+
+async def test_registration_gets_the_answer_of_its_time(rig: PluginRig, lab: Lab) -> None:
+    kubelet = await kubelet_of(lab)
+    await rig.device_plugin()
+    plugin = await kubelet.answered()
+    kubelet.answer = REFUSAL
+    again = asyncio.create_task(register_again(rig, plugin))
+    await until(rig.clock, PATIENCE, lambda: len(rig.happened(GrpcCall)) == 3)  # it was asked for its options again
+    kubelet.answer = ACCEPT
+    rig.clock.jump(REFUSAL.delay)
+    with pytest.raises(grpc.aio.AioRpcError):
+        await again
+
+
+async def register_again(rig: PluginRig, plugin: RegisteredPlugin) -> None:
+    """Calls Register for a plugin once more. Raises AioRpcError."""
+    request = REGISTER.request(version=VERSION, endpoint=plugin.endpoint.name, resource_name=plugin.resource)
+    async with grpc.aio.insecure_channel(target(rig.places.device_plugins_dir / KUBELET_SOCKET)) as channel:
+        await REGISTER.stub(channel)(request)
 
 
 async def test_each_resource_of_a_process_is_listed_and_allocated(rig: PluginRig, lab: Lab) -> None:

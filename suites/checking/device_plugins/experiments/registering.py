@@ -23,7 +23,7 @@ LIST_LIMIT = 10.0
 """Seconds until a stream must have its first list."""
 AGAIN_LIMIT = 60.0
 """Seconds in which a plugin must register after a restart of the kubelet. Some look for its socket every 10 s."""
-RETRY_LIMIT = 5.0
+RETRY_LIMIT = 10.0
 """Seconds in which a plugin must repeat a registration that the kubelet had to refuse."""
 REMOVED_LIMIT = 30.0
 """Seconds in which a plugin must have a new socket."""
@@ -80,17 +80,24 @@ async def removed_socket(lab: Lab) -> None:
     plugins = [one for one in found if one.way == "kubelet.sock"]
     if not plugins:
         raise NotApplicable("the kubelet found the registration socket of the plugin, and does not remove it")
+    await remove_sockets(lab, kubelet, plugins)
+    list_sockets(lab, "registered")
+
+
+async def remove_sockets(lab: Lab, kubelet: DevicePluginKubelet, plugins: Collection[RegisteredPlugin]) -> None:
+    """Removes the sockets of registered plugins while a stream is open, and waits until they are served again."""
     async with AsyncExitStack() as stack:
         for plugin in plugins:
             stream = await stack.enter_async_context(listed(plugin, lab.subject.clock, lab.record))
             await stream.devices(LIST_LIMIT)
+        kubelet.forget()  # registrations until now have nothing to do with the removal
+        for plugin in plugins:
             lab.record(SocketRemoved(lab.subject.label, path_text(plugin.endpoint), plugin.resource))
             plugin.endpoint.unlink(missing_ok=True)
         try:
             await within(lab.subject.clock, REMOVED_LIMIT, _are_back(lab, kubelet, plugins))
         except TimeoutError:
             lab.subject.check_running()
-    list_sockets(lab, "registered")
 
 
 async def kubelet_of(lab: Lab) -> DevicePluginKubelet:
