@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from drahealth.fakes.cluster.api import SLICES, ApiError, Object, WatchEvent
 from drahealth.fakes.cluster.list_watch import ListWatch
@@ -16,6 +16,7 @@ from drahealth.suites.checking.outcomes import Incomplete
 PUBLISH_LIMIT = 30.0
 """Seconds until a registered driver must have published its devices."""
 _RETRY = 0.5
+_NOT_FOUND = 404
 
 
 class SliceWatch:
@@ -52,6 +53,7 @@ class SliceWatch:
 
     async def returned(self, deleted: Object, limit: float) -> bool:
         """Waits until the devices of a deleted slice are published; returns whether they are."""
+        await self._catch_up()
         pool, wanted = _pool(deleted), set(_devices(deleted))
 
         def is_back() -> bool:
@@ -67,10 +69,18 @@ class SliceWatch:
         self._recording = True
 
     async def delete(self, found: Object) -> None:
-        """Deletes a slice, and waits until the watch shows it. Raises ApiError."""
+        """Deletes a slice, and waits until the watch shows it. Raises ApiError.
+
+        Drivers replace their slices as soon as one of them is deleted, so it can be gone already.
+        """
         name = found["metadata"]["name"]
         self._deleting.add(name)
-        await self._api.delete(SLICES, name)
+        try:
+            await self._api.delete(SLICES, name)
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            self._deleting.discard(name)
         await self._until(PUBLISH_LIMIT, lambda: name not in self._deleting)
 
     async def follow(self) -> None:
@@ -102,6 +112,15 @@ class SliceWatch:
             change = "MODIFIED" if event.type == "ADDED" and old else event.type
             self._lab.record(SliceChanged(change, event.object, "check" if by_us else "driver"))
         self._changes.notify()
+
+    async def _catch_up(self) -> None:
+        """Waits until the watch has shown that known slices were changed or deleted: events can be late."""
+        with suppress(ApiError):
+            current = {_identity(one) for one in await self._api.list(SLICES)}
+            outdated = {name: one for name, one in self._slices.items() if _identity(one) not in current}
+            await self._until(
+                PUBLISH_LIMIT, lambda: all(self._slices.get(name) is not outdated[name] for name in outdated)
+            )
 
     async def _until(self, limit: float, condition: Callable[[], bool]) -> bool:
         try:
@@ -160,6 +179,10 @@ def _generation(found: Object) -> int:
 
 def _devices(found: Object) -> list[str]:
     return [device["name"] for device in found["spec"].get("devices") or ()]
+
+
+def _identity(found: Object) -> tuple[str, str]:
+    return found["metadata"]["name"], _revision(found)
 
 
 def _revision(found: Object) -> str:
