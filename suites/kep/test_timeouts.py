@@ -42,11 +42,11 @@ async def test_a_device_without_a_timeout_expires_after_thirty_seconds(node: Nod
     await other.becomes(Health.HEALTHY, timeout=3600)
     await silent.becomes(Health.UNHEALTHY, message="the last report")
     await pod.shows(silent, Health.UNHEALTHY, message="the last report")
-    await node.advance_time(25)
+    await node.advance_time(22)
     await driver.control.report([other.reading(Health.UNHEALTHY, "a report of the other device", timeout=3600)])
     await pod.shows(other, Health.UNHEALTHY)
     pod.still_shows(silent, Health.UNHEALTHY)
-    await node.advance_time(5.1)
+    await node.advance_time(8.1)
     await driver.control.report([other.reading(Health.HEALTHY, "a later report", timeout=3600)])
     await pod.shows(other, Health.HEALTHY)
     pod.still_shows(silent, Health.UNKNOWN)
@@ -58,13 +58,13 @@ async def test_a_device_reported_again_after_its_timeout_shows_its_health_at_onc
     pod, other_pod = [await node.running_pod((await node.claim(driver))["gpu"]) for _ in range(2)]
     [gpu], [other] = await pod.gpus(), await other_pod.gpus()
     # In Kubernetes 1.34 each timeout is 30 s. This one and two resyncs must take less time.
-    await gpu.becomes(Health.UNHEALTHY, message="unchanged", timeout=5)
+    await gpu.becomes(Health.UNHEALTHY, message="unchanged", timeout=8)
     await pod.shows(gpu, Health.UNHEALTHY, message="unchanged")
     await driver.is_silenced()
-    await node.advance_time(5.1)
+    await node.advance_time(8.1)
     with node.judging("TIMEOUT-01", "it shows as Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
-    await driver.control.report([gpu.reading(Health.UNHEALTHY, "unchanged", timeout=5)])
+    await driver.control.report([gpu.reading(Health.UNHEALTHY, "unchanged", timeout=8)])
     for fence in (Health.UNHEALTHY, Health.HEALTHY):
         await driver.control.report([other.reading(fence, "a fence", timeout=600)])
         await other_pod.shows(other, fence, message="a fence")

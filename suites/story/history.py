@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from drahealth.manager.profile import Profile
-from drahealth.proto.events import Event, Record, StreamClosed, StreamOpened
+from drahealth.proto.events import Event, Record, StatusSeen, StreamClosed, StreamOpened
 from drahealth.suites.judging.kubelet_side import as_read
 
 E = TypeVar("E", bound=Event)
@@ -19,6 +19,7 @@ class History:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self._changed = asyncio.Event()
+        self._statuses = 0
 
     def observe(self, event: Event) -> None:
         """Record an event that happened now."""
@@ -30,6 +31,7 @@ class History:
         It may arrive late. The records stay sorted by time.
         """
         insort(self.records, record, key=lambda other: other.at)
+        self._statuses += isinstance(record.what, StatusSeen)
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -45,12 +47,21 @@ class History:
         """
         return as_read(self.records, profile)
 
-    async def until(self, true: Callable[[], bool], seconds: float) -> bool:
-        """Wait until `true()`; check again after each event. Returns False after `seconds`."""
+    async def until(self, true: Callable[[], bool], seconds: float, longest: float = 0.0) -> bool:
+        """Wait until `true()`; check again after each event. Returns False after `seconds`.
+
+        Each new Pod status begins the wait again, for at most `longest` seconds in all: a slow machine shows many
+        changes for longer than one wait.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + longest
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as limit:
                 while not true():
+                    statuses = self._statuses
                     await self._changed.wait()
+                    if self._statuses > statuses:
+                        limit.reschedule(max(limit.when() or 0.0, min(loop.time() + seconds, end)))
         except TimeoutError:
             return true()
         return True

@@ -324,7 +324,7 @@ class Node(Disruptions):
         opened = await self.target.open_window(window)
         if opened.jumped:
             self.history.observe(events.TimePassed(opened.jumped))
-        return await self.history.until(true, opened.wait)
+        return await self.history.until(true, opened.wait, opened.longest)
 
     async def _wait_for_convergence(self) -> None:
         """Wait until every running pod shows the last report. The drivers send no further reports."""

@@ -29,10 +29,12 @@ Window = Literal["push", "resync", "start", "restart"]
 
 
 class Opened(NamedTuple):
-    """An open window: the longest wait in real seconds, and the seconds that the node's clock jumped."""
+    """An open window: the wait in real seconds, and the seconds that the node's clock jumped."""
 
     wait: float
     jumped: float = 0.0
+    longest: float = 0.0
+    """The longest wait in all, in real seconds, if each new Pod status begins the wait again; 0 if none does."""
 
 
 class Target(Protocol):

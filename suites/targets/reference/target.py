@@ -34,7 +34,9 @@ is notified of, so a sync that is due by chance does not hide a missing notifica
 _MOMENT = 0.05
 """Real seconds before the clock jumps."""
 
-WINDOWS: Mapping[Window, float] = MappingProxyType({"push": 5.0, "resync": 16.0, "start": 10.0, "restart": 10.0})
+WINDOWS: Mapping[Window, float] = MappingProxyType({"push": 5.0, "resync": 16.0, "start": 30.0, "restart": 10.0})
+LONGEST = 60.0
+"""Real seconds of a window in which the Pod status keeps changing, because the machine is slow."""
 
 
 class ReferenceTarget:
@@ -57,10 +59,12 @@ class ReferenceTarget:
         device_plugins: type[DevicePluginManager] = DevicePluginManager,
         windows: Mapping[Window, float] = WINDOWS,
         resync: float = RESYNC,
+        longest: float = LONGEST,
     ) -> None:
         self.profile = profile
         self.windows = windows
         self._resync = resync
+        self._longest = longest
         self._processes = processes
         self.clock = JumpClock()
         self._folder = RunDirectory.create()
@@ -132,12 +136,12 @@ class ReferenceTarget:
 
     async def open_window(self, window: Window) -> Opened:
         if window != "resync":
-            return Opened(self.windows[window])
+            return Opened(self.windows[window], longest=self._longest)
         # A change must reach the kubelet before the jump brings the next sync. If the machine is too slow for that,
         # the sync after it comes in real time, within the window.
         await asyncio.sleep(_MOMENT)
         await self._jump(self._resync)
-        return Opened(self.windows[window], self._resync)
+        return Opened(self.windows[window], self._resync, self._longest)
 
     async def advance_time(self, seconds: float) -> float:
         await asyncio.sleep(min(seconds, _MOMENT))  # so that calls in progress finish before the jump

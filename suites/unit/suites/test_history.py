@@ -3,7 +3,9 @@
 import asyncio
 import time
 
-from drahealth.proto.events import Record, Restarted, Step
+import pytest
+
+from drahealth.proto.events import Record, Restarted, StatusSeen, Step
 from drahealth.suites.story.history import History
 from drahealth.suites.unit.endings import PATIENCE
 
@@ -42,6 +44,17 @@ async def test_a_missing_event_ends_the_wait_at_its_limit() -> None:
     history, start = History(), time.monotonic()
     assert not await history.until(lambda: False, 0.02)
     assert time.monotonic() - start >= 0.02
+
+
+@pytest.mark.parametrize(("longest", "met"), [(PATIENCE, True), (0.0, False)])
+async def test_a_wait_begins_again_with_each_pod_status_if_it_may_be_longer(longest: float, met: bool) -> None:
+    history = History()
+    waiting = asyncio.create_task(history.until(lambda: len(history.records) == 5, 0.05, longest))
+    for number in range(5):
+        await asyncio.sleep(0)
+        time.sleep(0.06)  # noqa: ASYNC251  a machine that is too slow for the wait, each time
+        history.observe(StatusSeen("pod", str(number), "Running", ()))
+    assert await asyncio.wait_for(waiting, PATIENCE) == met
 
 
 async def test_a_condition_without_an_event_is_checked_at_the_limit() -> None:

@@ -164,7 +164,7 @@ def play(case: Case, windows: Mapping[Window, float] | None = None) -> None:
             return runner.run(_done(work))
 
         halves: dict[str, Any] = {"dra": case.manager, "device_plugins": case.device_plugins}
-        target = case.target(case.profile, **halves, resync=case.resync)
+        target = case.target(case.profile, **halves, resync=case.resync, longest=0)
         mutants.KnowsContainers.runtime = target.runtime
         node = Node(target, found.title, found.requirements, run, needs=found.all_needs, health_api=case.health_api)
         target.windows = windows or SoonWhileJudged(node, case.requirement)
