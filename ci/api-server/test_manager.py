@@ -134,14 +134,14 @@ async def test_kubectl_creates_changes_selects_describes_and_deletes(manager: Ma
     kubectl = partial(run, manager.root / "kubeconfig")
     await kubectl("create namespace team")
     await kubectl(f"apply -n team -f {tmp_path / 'pod.json'}")
-    await kubectl("wait -n team pod/job --for=condition=Ready --timeout=60s")
+    await kubectl("wait -n team pod/job --for=condition=Ready --timeout=240s")
     await kubectl("label -n team pod/job app=job")
     await kubectl("annotate -n team pod/job note=kept")
     await kubectl(f"apply -n team -f {tmp_path / 'pod.json'}")
     assert await kubectl("get pods -A -l app=job -o jsonpath={.items[*].metadata.annotations.note}") == "kept"
     assert "team" in await kubectl("describe node node-a")
     assert "Ready" in await kubectl("get nodes --no-headers")
-    await kubectl("delete namespace team --timeout=60s")
+    await kubectl("delete namespace team --timeout=240s")
 
 
 async def run(kubeconfig: Path, arguments: str) -> str:

@@ -21,6 +21,7 @@ from drahealth.suites.targets.kubelet.binaries import ensure as binaries
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
 from drahealth.suites.targets.run_directory import RunDirectory
+from drahealth.suites.unit.endings import PATIENCE
 
 HERE = Path(__file__).resolve().parent
 CHART = HERE.parent / "drahealth-driver"
@@ -193,7 +194,7 @@ async def test_the_driver_writes_slices_of_its_own_node_alone(server: Server, re
 
 async def _first_refusal(server: Server, slice_: Object) -> str:
     """What the API server says once it refuses the driver of node-a this: a policy holds a moment after it was made."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 await server.call("POST", SLICES.path(), slice_, dryRun="All", user=DRIVER, node="node-a")

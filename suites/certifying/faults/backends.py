@@ -19,7 +19,7 @@ from drahealth.suites.checking.subject.adapters import ActionFailed, Surrounding
 from drahealth.suites.checking.subject.process import DriverProcess
 from drahealth.suites.errors import ConfigurationError
 
-READY_LIMIT = 20.0
+READY_LIMIT = 60.0
 """Seconds until a backend must be ready."""
 
 

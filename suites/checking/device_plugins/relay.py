@@ -37,7 +37,7 @@ from drahealth.suites.checking.kubelet.connection import connected
 from drahealth.suites.checking.kubelet.subscriber import CANCELLED_BY_US
 from drahealth.suites.checking.outcomes import Incomplete
 
-_REGISTER_LIMIT = 20.0
+_REGISTER_LIMIT = 60.0
 """Seconds for the kubelet to answer Register: it connects to the plugin meanwhile."""
 
 Handler = Callable[[Any, Any], Coroutine[Any, Any, Any]]

@@ -24,7 +24,7 @@ from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
 
 CALL_LIMIT = 30.0
 """Seconds for one call. A kubelet waits 45 s (W-09)."""
-READ_LIMIT = 10.0
+READ_LIMIT = 25.0
 """Seconds until a driver reads the claim that it prepares."""
 
 

@@ -13,7 +13,7 @@ from drahealth.suites.checking.kubelet.waiting import within
 from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.outcomes import Incomplete
 
-KILL_LIMIT = 10.0
+KILL_LIMIT = 60.0
 """Seconds in which a killed process must be gone."""
 
 

@@ -77,6 +77,10 @@ FENCE_LIMIT = 35.0
 """Seconds for the report that proves the absence of another one."""
 
 
+SERVED_LIMIT = 15.0
+"""Seconds until a health API counts as one without reports: the checks judge how soon the first report comes."""
+
+
 def expected(health: Health) -> Shown:
     """Whether a report has this health."""
     return lambda one: one.health is health
@@ -103,7 +107,7 @@ async def _served(lab: Lab, plugin: Plugin) -> HealthApi:
     others = [api for api in HEALTH_APIS.values() if not api.prepared_only and api not in advertised]
     for api in (*advertised, *others):
         async with subscribed(plugin, api, lab.subject.clock, lab.record) as stream:
-            if await stream.reported(FIRST_REPORT_LIMIT):
+            if await stream.reported(SERVED_LIMIT):
                 lab.facts.health_apis.set_result((api.name,))
                 return api
         lab.subject.check_running()

@@ -55,7 +55,7 @@ class Limits:
     """From a report to the Pod status, when a device breaks or heals."""
 
 
-REFERENCE, KUBELET = Limits(20, 12, 15, 5), Limits(30, 20, 20, 10)
+REFERENCE, KUBELET = Limits(40, 12, 30, 5), Limits(60, 20, 40, 10)
 RESYNC = 3.0
 """Seconds between two syncs of the Pod on the reference; kubelets sync a Pod after 60 to 90 s (B-03)."""
 _IMAGE = "workload.example.com/job:1"

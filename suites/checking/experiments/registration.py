@@ -23,7 +23,7 @@ from drahealth.suites.checking.outcomes import Incomplete
 LATE = 3.0
 """Seconds between GetInfo and a late answer; a busy kubelet answers late, too."""
 REFUSAL = Answer(False, "drahealth check refuses this registration to see what the driver does", delay=LATE)
-REFUSED_LIMIT = 8.0
+REFUSED_LIMIT = 20.0
 """Seconds in which a refused driver must answer GetInfo again, or exit."""
 _RETRY = 0.5
 

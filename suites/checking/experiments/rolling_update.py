@@ -24,7 +24,7 @@ from drahealth.suites.checking.lab import Facts, Lab
 from drahealth.suites.checking.observed.devices import Device
 from drahealth.suites.checking.outcomes import NotApplicable
 
-_SLICES_LIMIT = 10.0
+_SLICES_LIMIT = 20.0
 """Seconds for ResourceSlices that the end of an instance removed, and that the other one publishes again."""
 
 

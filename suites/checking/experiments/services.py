@@ -11,7 +11,7 @@ from drahealth.suites.checking.lab import Lab
 
 FIRST_REPORT_LIMIT = 5.0
 """Seconds until the first report of a stream."""
-EMPTY_CALL_LIMIT = 5.0
+EMPTY_CALL_LIMIT = 15.0
 """Seconds for a call without claims."""
 
 

@@ -20,7 +20,7 @@ from drahealth.suites.checking.kubelet.connection import connected
 from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.waiting import PAUSE, within
 
-INFO_LIMIT = 5.0
+INFO_LIMIT = 10.0
 """Seconds for GetInfo. A kubelet waits 1 s (W-12); more is allowed here, because the machine can be busy."""
 DRA_PLUGIN, DEVICE_PLUGIN = "DRAPlugin", "DevicePlugin"
 """Types of plugins, from the registration API."""

@@ -11,7 +11,7 @@ from drahealth.fakes.cluster.other_kinds import CRDS, custom_kinds
 from drahealth.suites.checking.subject.places import Places, filled
 from drahealth.suites.errors import ConfigurationError, HarnessError
 
-ESTABLISHED_LIMIT = 30.0
+ESTABLISHED_LIMIT = 120.0
 """Seconds until an API server serves the kind of a CustomResourceDefinition."""
 _INTERVAL = 0.1
 Created = Callable[[Kind, Object], None]

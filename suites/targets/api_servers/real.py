@@ -34,7 +34,7 @@ from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.versions import profile_of
 
-START_LIMIT = 60.0
+START_LIMIT = 180.0
 """Seconds for the API server to become ready. An exit is noticed at once; this limit is for a hang."""
 _LOCK_LIMIT = 10.0
 """Seconds for the processes of an earlier server, whose parent was killed, to end."""

@@ -42,7 +42,7 @@ _IMAGE = "workload.example.com/job:1"
 _SHORT = replace(REFERENCE, watch=0)
 _ON_KUBELET = replace(KUBELET, watch=12)
 """A device plugin lists its devices once; a driver reports them again and again."""
-_NODE_LIMIT = 30.0
+_NODE_LIMIT = 60.0
 """Seconds until the node shows the devices. Kubelets update it every 10 s."""
 
 

@@ -22,7 +22,7 @@ from drahealth.suites.targets.kubelet.node.parts import Parts
 from drahealth.suites.targets.kubelet.node.waiting import check, until
 from drahealth.suites.targets.run_directory import RunDirectory
 
-START_LIMIT = 60.0
+START_LIMIT = 180.0
 """Seconds for the API server or the node to become ready. An exit is noticed at once; this limit is for a hang."""
 
 
