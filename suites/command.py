@@ -13,6 +13,7 @@ from drahealth.suites.certify_command import commands as certify_commands
 from drahealth.suites.check_command import commands as check_commands
 from drahealth.suites.commands.target_flags import Given, TargetCommand, takes_target_options
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
+from drahealth.suites.up_command import commands as up_commands
 
 app = typer.Typer(
     name="drahealth",
@@ -74,6 +75,7 @@ def run(
 
 check_commands.add_to(app)
 certify_commands.add_to(app)
+up_commands.add_to(app)
 
 
 @app.command()

@@ -5,6 +5,7 @@ import os
 import socket
 from pathlib import Path
 
+from drahealth.fakes.control.node_folder import DEFAULT_NODE, control_socket_of
 from drahealth.proto.quoting import one_line
 from drahealth.proto.sockets import SocketInUse, check_path, is_served
 
@@ -19,6 +20,12 @@ def default_path() -> Path:
         return Path("/run/drahealth/control.sock")
     folder = os.environ.get("XDG_RUNTIME_DIR")
     return Path(folder, "drahealth") / "control.sock" if folder else Path(f"/tmp/drahealth-{os.geteuid()}/control.sock")
+
+
+def used_path() -> Path:
+    """The default path of clients: that of the default node of `drahealth up`, if no process serves `default_path`."""
+    path, of_node = default_path(), control_socket_of(DEFAULT_NODE)
+    return of_node if VARIABLE not in os.environ and of_node.exists() and not is_served(path) else path
 
 
 def listen(path: Path) -> socket.socket:

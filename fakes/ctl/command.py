@@ -7,7 +7,9 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_group
 
-from drahealth.fakes.control.socket_path import VARIABLE, default_path
+from drahealth.fakes.control.node_folder import control_socket_of
+from drahealth.fakes.control.socket_path import VARIABLE, used_path
+from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import DeferredCommand, LazyGroup
 
 _OWN = ("set", "watch", "status")
@@ -82,9 +84,13 @@ def ctl(
     socket: Annotated[
         Path | None,
         typer.Option(
-            metavar="PATH", help=f"Control socket; default: {VARIABLE}, or the default of `drahealth driver serve`."
+            metavar="PATH",
+            help=f"Control socket; default: {VARIABLE}, or that of `drahealth driver serve` or `drahealth up`.",
         ),
     ] = None,
+    name: Annotated[
+        str, typer.Option(metavar="NODE", help="Name of a node of `drahealth up`, in place of its control socket.")
+    ] = "",
     driver: Annotated[
         str,
         typer.Option(
@@ -96,4 +102,6 @@ def ctl(
 
     Exit codes: 0 done, 1 a fault remains or was not found, 2 wrong usage, 3 no process serves the control socket.
     """
-    context.obj = (socket or default_path(), driver)
+    if socket and name:
+        raise CommandError("--socket and --name exclude each other; remove one of them")
+    context.obj = (control_socket_of(name) if name else socket or used_path(), driver)

@@ -17,11 +17,12 @@ _KEEPING_OFF = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 class NodeReadiness:
     """The readiness of one node. Call `begin` before each start of its kubelet."""
 
-    def __init__(self, probe: ApiProbe, node_name: str) -> None:
+    def __init__(self, probe: ApiProbe, node_name: str, *, again: bool = False) -> None:
+        """With `again` the Node object of an earlier kubelet is there before the first start."""
         self._probe = probe
         self._node_name = node_name
         self._since: float | None = None
-        self._been_ready = False
+        self._been_ready = again
 
     def begin(self) -> None:
         """Remember the time: a kubelet is about to start."""

@@ -19,6 +19,7 @@ HELM_URL = "https://get.helm.sh"
 
 _RELEASES = {
     "kubernetes": "https://kubernetes.io/releases",
+    "kubectl": "https://kubernetes.io/releases",
     "etcd": "https://github.com/etcd-io/etcd/releases",
     "helm": "https://github.com/helm/helm/releases",
 }
@@ -38,6 +39,7 @@ class OfficialReleases:
 
         base, fetch = {
             "kubernetes": (self.kubernetes_url, _kubernetes),
+            "kubectl": (self.kubernetes_url, _kubernetes),
             "etcd": (self.etcd_url, _etcd),
             "helm": (self.helm_url, _helm),
         }[order.package.project]

@@ -35,6 +35,15 @@ def ensure(
     )
 
 
+def ensure_kubectl(
+    version: str, progress: Progress = silent, *, store: Store | None = None, source: Source | None = None
+) -> Path:
+    """The kubectl of a Kubernetes release, got as `ensure` gets its programs. Raises HarnessError."""
+    store = Store() if store is None else store
+    source = FirstThatCan((OfficialReleases(), GoBuild())) if source is None else source
+    return store.ensure(releases.kubectl(parse_version(version)), source, progress) / "kubectl"
+
+
 def ensure_helm(progress: Progress = silent, *, store: Store | None = None, source: Source | None = None) -> Path:
     """The command of Helm, got as `ensure` gets its programs. Raises HarnessError."""
     store = Store() if store is None else store

@@ -15,6 +15,7 @@ _GO_VERSION = re.compile(r"go(\d+)\.(\d+)(?:\.(\d+))?")
 _SWITCHES_SINCE = (1, 21, 0)
 _MODULES = {
     "kubernetes": "k8s.io/kubernetes",
+    "kubectl": "k8s.io/kubernetes",
     "etcd": "go.etcd.io/etcd/server/v3",
     "helm": "helm.sh/helm/v4",
     "dra-test-driver": "k8s.io/kubernetes",

@@ -58,6 +58,11 @@ def kubernetes(version: str) -> Package:
     return Package("kubernetes", "Kubernetes", version, programs)
 
 
+def kubectl(version: str) -> Package:
+    """The command line of Kubernetes; `version` as `parse_version` gives it."""
+    return Package("kubectl", "kubectl", version, ("kubectl",))
+
+
 def etcd(version: str = ETCD_VERSION) -> Package:
     """The store of the API server."""
     return Package("etcd", "etcd", version, ("etcd",))

@@ -10,6 +10,7 @@ await cluster.stop()
 await cri.stop()
 """
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,7 +31,9 @@ class LocalCluster:
     """One node and its control plane. All its processes end with `stop`, or when this process ends in any way.
 
     `cri_socket` is the socket of the container runtime, which must listen before `start`. `sync_frequency` is that of
-    the kubelet, in seconds. `gates` are feature gates of the API server and of the kubelet.
+    the kubelet, in seconds. `gates` are feature gates of the API server and of the kubelet. With `keep` the folder of
+    the run stays after the end, and a folder that was kept is started again. The API server gets `api_port` if that is
+    free.
     """
 
     def __init__(
@@ -42,6 +45,8 @@ class LocalCluster:
         sync_frequency: float = 60.0,
         node_name: str = "drahealth",
         gates: Mapping[str, bool] | None = None,
+        keep: bool = False,
+        api_port: int = 0,
     ) -> None:
         self.node_name = node_name
         self.layout = Layout(run_dir.path)
@@ -54,6 +59,8 @@ class LocalCluster:
         self._run_dir = run_dir
         self._cri_socket = cri_socket
         self._sync_frequency = sync_frequency
+        self._keep = keep
+        self._api_port = api_port
         self._parts: Parts | None = None
 
     @property
@@ -87,16 +94,14 @@ class LocalCluster:
             await self.stop()
             raise
 
-    async def stop(self, keep: bool = False) -> None:
-        """Stops everything and removes the folder of the run, unless `keep`; harmless if it is stopped."""
+    async def stop(self) -> None:
+        """Stops everything and removes the folder of the run, unless it is kept; harmless if it is stopped."""
         parts, self._parts = self._parts, None
         try:
             if parts is not None:
-                await parts.close(remove=not keep)
+                await parts.close(remove=not self._keep)
         finally:
-            if keep:
-                self._run_dir.keep()
-            else:
+            if not self._keep:  # the owner of a kept folder releases it
                 self._run_dir.remove()
 
     async def stop_kubelet(self, hard: bool = True) -> None:
@@ -141,6 +146,17 @@ class LocalCluster:
             self._api_server_is_stopped = False
             await until(parts.probe.ready_again, parts.processes(), "the API server to be ready again", START_LIMIT)
 
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return self._running().server
+
+    async def wait(self) -> None:
+        """Waits until a process ends unexpectedly. Raises HarnessError, with the most important line of its log."""
+        processes = self._running().processes()
+        await asyncio.wait([process.exited for process in processes], return_when=asyncio.FIRST_COMPLETED)
+        check(processes)
+
     def check(self) -> None:
         """Raises HarnessError if a process has ended unexpectedly, with the most important line of its log."""
         check(self._running().processes())
@@ -150,11 +166,14 @@ class LocalCluster:
         return logs.tail(self.layout.log(component), lines)
 
     async def _start(self) -> None:
-        self.layout.make()
-        parts = self._parts = await Parts.make(self._binaries, self._run_dir, self.layout, self.node_name)
+        self.layout.make(node_name=self.node_name)
+        parts = self._parts = await Parts.make(
+            self._binaries, self._run_dir, self.layout, self.node_name, keep=self._keep, api_port=self._api_port
+        )
         await parts.control_plane.start(self.gates)
         await self._start_kubelet(parts)
-        await until(parts.probe.ready, parts.processes(), "the API server to be ready", START_LIMIT)
+        ready = parts.probe.ready_again if parts.again else parts.probe.ready
+        await until(ready, parts.processes(), "the API server to be ready", START_LIMIT)
         await self._until_node_is_ready(parts)
 
     async def _start_kubelet(self, parts: Parts) -> None:

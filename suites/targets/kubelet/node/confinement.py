@@ -31,10 +31,10 @@ ROOT = "k"
 DEVICE_PLUGINS = "device-plugins"
 """The folder of the run that is mounted at /var/lib/kubelet/device-plugins."""
 RESOLUTION = {
-    "hosts": "127.0.0.1 localhost\n",
+    "hosts": "127.0.0.1 localhost {node}\n",
     "resolv.conf": "nameserver 127.255.255.254\n",  # refuses at once, where a lost network would let a kubelet wait
 }
-"""Files of the run that are mounted in /etc, and their content."""
+"""Files of the run that are mounted in /etc, and their content, with the name of the node."""
 _HOME = Path("/var/lib/kubelet")
 _OFTEN_WRITTEN = ("/var/lib", "/var/log")
 

@@ -34,7 +34,7 @@ DELETION_ONLY: Mapping[str, Sequence[str]] = MappingProxyType(
 class ControlPlane:
     """etcd, the API server and its `clients`; the API server can be restarted with other feature gates.
 
-    `audit` logs the writes of Pod statuses.
+    `audit` logs the writes of Pod statuses. `flags` are more flags of the API server.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class ControlPlane:
         *,
         clients: Mapping[str, Sequence[str]] = WHOLE,
         audit: bool = False,
+        flags: Sequence[str] = (),
     ) -> None:
         self.processes: dict[str, Process] = {}
         self._clients = clients
@@ -54,6 +55,7 @@ class ControlPlane:
         self._layout = layout
         self._port = port
         self._audit = audit
+        self._flags = flags
 
     async def start(self, gates: Mapping[str, bool]) -> None:
         """Starts all processes, without waiting until the API server is ready."""
@@ -74,6 +76,7 @@ class ControlPlane:
         """Starts the stopped processes, the API server with these gates, without waiting until it is ready."""
         flags = [
             *api_server_flags(self._layout, self._port, gates),
+            *self._flags,
             *(audit_flags(self._layout) if self._audit else ()),
         ]
         await self._spawn(API_SERVER, self._binaries.kube_apiserver, flags)
@@ -129,6 +132,20 @@ def api_server_flags(layout: Layout, port: int, gates: Mapping[str, bool]) -> li
         "--allow-privileged",
         "--disable-admission-plugins=ServiceAccount",
         *([f"--feature-gates={feature_gates(gates)}"] if gates else []),
+    ]
+
+
+def certificate_flags(layout: Layout) -> list[str]:
+    """The flags of an API server that accepts client certificates, and has one for the kubelet.
+
+    It reaches the kubelet by the name of its node: the addresses of a Node cannot be loopback addresses.
+    """
+    certificate, key = layout.kubelet_client_certificate
+    return [
+        f"--client-ca-file={layout.client_authority}",
+        f"--kubelet-client-certificate={certificate}",
+        f"--kubelet-client-key={key}",
+        "--kubelet-preferred-address-types=Hostname",
     ]
 
 

@@ -1,4 +1,5 @@
-"""Credentials for the API server of one run: static tokens, kubeconfigs, and the key of the service accounts.
+"""Credentials for the API server of one run: static tokens, certificates, kubeconfigs, and the key of the service
+accounts.
 
 Every component has its own user, so that the records of the API server name it. All users are in `system:masters`: the
 API server makes RBAC roles only after its start, and no component should wait for them.
@@ -7,10 +8,12 @@ API server makes RBAC roles only after its start, and no component should wait f
 import base64
 import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.program.atomic import replace_file
+from drahealth.suites.targets.kubelet.node.client_certificates import ADMIN_USER, keep_client_certificates
 from drahealth.suites.targets.kubelet.node.layout import Layout
 
 ADMIN = "admin"
@@ -20,28 +23,58 @@ KUBELET = "kubelet"
 
 
 def write(layout: Layout, server: str, node_name: str) -> str:
-    """Writes all files and returns the token of the administrator; `server` is the URL of the API server."""
+    """Writes the kubeconfigs and returns the token of the administrator; `server` is the URL of the API server.
+
+    Tokens, keys and certificates of an earlier start stay.
+    """
     users = {
-        ADMIN: "drahealth:admin",
+        ADMIN: ADMIN_USER,
         SCHEDULER: "system:kube-scheduler",
         CONTROLLER_MANAGER: "system:kube-controller-manager",
         KUBELET: f"system:node:{node_name}",
     }
-    tokens = {name: secrets.token_hex(16) for name in users}
-    layout.tokens.write_text(token_file((tokens[name], user) for name, user in users.items()), encoding="utf-8")
+    keep_client_certificates(layout)
+    _keep(layout.service_account_key, lambda: signing_key(secrets.token_bytes(32)))
+    _keep(layout.tokens, lambda: token_file((secrets.token_hex(16), user) for user in users.values()))
+    tokens = dict(zip(users, _tokens(layout), strict=True))
     for name, token in tokens.items():
-        layout.kubeconfig(name).write_text(json.dumps(kubeconfig(server, token), indent=1), encoding="utf-8")
-    layout.service_account_key.write_text(signing_key(secrets.token_bytes(32)), encoding="utf-8")
+        replace_file(layout.kubeconfig(name), json.dumps(kubeconfig(server, token), indent=1).encode())
     return tokens[ADMIN]
 
 
 def keep_admin(layout: Layout) -> str:
     """The token of an administrator, who is the only user; writes what is missing and keeps what is there."""
-    if not layout.service_account_key.exists():
-        replace_file(layout.service_account_key, signing_key(secrets.token_bytes(32)).encode())
-    if not layout.tokens.exists():
-        replace_file(layout.tokens, token_file([(secrets.token_hex(16), "drahealth:admin")]).encode())
-    return layout.tokens.read_text(encoding="utf-8").partition(",")[0]
+    _keep(layout.service_account_key, lambda: signing_key(secrets.token_bytes(32)))
+    _keep(layout.tokens, lambda: token_file([(secrets.token_hex(16), ADMIN_USER)]))
+    return _tokens(layout)[0]
+
+
+def _keep(path: Path, make: Callable[[], str]) -> None:
+    if not path.exists():
+        replace_file(path, make().encode())
+
+
+def _tokens(layout: Layout) -> list[str]:
+    return [line.partition(",")[0] for line in layout.tokens.read_text(encoding="utf-8").splitlines()]
+
+
+def certificate_kubeconfig(layout: Layout, server: str, name: str) -> Mapping[str, Any]:
+    """A kubeconfig with the administrator's client certificate, for a running API server; `name` is its context."""
+    certificate, key = layout.admin_certificate
+    cluster = {"server": server, "certificate-authority-data": _base64(layout.server_certificate)}
+    user = {"client-certificate-data": _base64(certificate), "client-key-data": _base64(key)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
+        "current-context": name,
+    }
+
+
+def _base64(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
 
 
 def token_file(users: Iterable[tuple[str, str]]) -> str:

@@ -58,7 +58,11 @@ def configuration(
         "port": port,
         "readOnlyPort": 0,
         "healthzPort": 0,
-        "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": False},
+            "x509": {"clientCAFile": str(layout.client_authority)},
+        },
         "authorization": {"mode": "AlwaysAllow"},
         "containerRuntimeEndpoint": f"unix://{runtime}",
         "cgroupDriver": "cgroupfs",

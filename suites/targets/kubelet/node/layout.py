@@ -68,6 +68,26 @@ class Layout:
         return self.root / "pki" / "service-accounts.key"
 
     @property
+    def client_authority(self) -> Path:
+        """The certificate of the authority for client certificates."""
+        return self.root / "pki" / "clients-ca.crt"
+
+    @property
+    def admin_certificate(self) -> tuple[Path, Path]:
+        """The client certificate of the administrator, and its key."""
+        return self.root / "pki" / "admin.crt", self.root / "pki" / "admin.key"
+
+    @property
+    def kubelet_client_certificate(self) -> tuple[Path, Path]:
+        """The client certificate of the API server for its requests to the kubelet, and its key."""
+        return self.root / "pki" / "kubelet-client.crt", self.root / "pki" / "kubelet-client.key"
+
+    @property
+    def server_certificate(self) -> Path:
+        """The certificate that the API server makes for itself."""
+        return self.root / "pki" / "apiserver.crt"
+
+    @property
     def audit_policy(self) -> Path:
         """The audit policy of the API server."""
         return self.root / "pki" / "audit-policy.json"
@@ -85,12 +105,15 @@ class Layout:
         """The output of the component since the run began."""
         return self.logs_dir / f"{component}.log"
 
-    def make(self, *, kubelet: bool = True) -> None:
-        """Makes the folders, with or without those of a kubelet, and the files for the confinement of processes."""
+    def make(self, *, kubelet: bool = True, node_name: str = "") -> None:
+        """Makes the folders, with or without those of a kubelet, and the files for the confinement of processes.
+
+        In the confinement, the name of the node is one of this machine, where the API server reaches the kubelet.
+        """
         folders = [self.pki_dir, self.logs_dir, self.temporary_dir]
         if kubelet:
             folders += [self.plugins_dir, self.registry_dir, self.device_plugins_dir, self.pod_logs_dir]
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
         for name, text in RESOLUTION.items():
-            (self.root / name).write_text(text, encoding="utf-8")
+            (self.root / name).write_text(text.format(node=node_name), encoding="utf-8")

@@ -30,7 +30,7 @@ from drahealth.suites.targets.run_directory import RunDirectory
 
 async def main():
     run = RunDirectory.create()
-    Layout(run.path).make()
+    Layout(run.path).make(node_name="node-a")
     keeper = await Keeper.start(run, keep="keep" in sys.argv)
     await keeper.spawn("sleeper", ["/bin/sleep", sys.argv[1]], {}, run.path / "log")
     print(run.path, flush=True)
@@ -43,7 +43,7 @@ asyncio.run(main())
 @pytest.fixture
 async def run() -> AsyncIterator[RunDirectory]:
     made = RunDirectory.create()
-    Layout(made.path).make()
+    Layout(made.path).make(node_name="node-a")
     yield made
     made.remove()
 
@@ -150,7 +150,7 @@ async def test_the_device_plugin_folder_is_at_the_path_of_the_kubelet(keeper: Ke
 
 async def test_the_files_of_the_run_resolve_names(keeper: Keeper, run: RunDirectory) -> None:
     await (await shell(keeper, run, "cat /etc/hosts /etc/resolv.conf")).exited
-    assert (run.path / "log").read_text() == "127.0.0.1 localhost\nnameserver 127.255.255.254\n"
+    assert (run.path / "log").read_text() == "127.0.0.1 localhost node-a\nnameserver 127.255.255.254\n"
 
 
 async def test_close_ends_all_processes_and_removes_the_folder(run: RunDirectory, mark: str) -> None:

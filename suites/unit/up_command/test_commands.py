@@ -1,0 +1,132 @@
+"""`drahealth up --reference` and the commands for its node, each in a process of its own."""
+
+import json
+import os
+import select
+import signal
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.unit.command_process import COMMAND, PATIENCE, Done, run
+
+ERROR = "drahealth: "
+
+
+def up(*options: str) -> Done:
+    done = run(COMMAND, "up", "--reference", *options)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def process_of(name: str = "drahealth") -> int:
+    (found,) = json.loads(run(COMMAND, "status", "--name", name, "--json").stdout)
+    return int(found["pid"])
+
+
+def kill(pid: int) -> None:
+    """Kills the process, and waits until it has ended."""
+    ended = os.pidfd_open(pid)
+    try:
+        os.kill(pid, signal.SIGKILL)
+        assert select.select([ended], [], [], PATIENCE)[0]
+    finally:
+        os.close(ended)
+
+
+def test_up_prints_the_commands_to_try_next_and_down_leaves_nothing(nodes: Path) -> None:
+    lines = up().stdout.splitlines()
+    assert (lines[1], lines[3:]) == (
+        f"export KUBECONFIG={nodes}/drahealth/kubeconfig",
+        ["drahealth ctl inject xid/79 gpu-0", "drahealth down"],
+    )
+    assert (run(COMMAND, "down").returncode, list(nodes.iterdir())) == (0, [])
+
+
+@pytest.mark.parametrize("words", [(), ("--name", "drahealth")])
+def test_ctl_finds_the_drivers_of_a_node(nodes: Path, words: tuple[str, ...]) -> None:
+    up()
+    done = run(COMMAND, "ctl", *words, "status", "--json")
+    assert "gpu.example.com" in done.stdout
+
+
+def test_a_second_up_of_the_same_name_is_rejected(nodes: Path) -> None:
+    up()
+    done = run(COMMAND, "up", "--reference")
+    assert (done.returncode, done.stderr.count("already up"), process_of() > 0) == (3, 1, True)
+
+
+def test_nodes_with_different_names_run_side_by_side(nodes: Path) -> None:
+    up("--name", "a")
+    up("--name", "b")
+    assert len({process_of("a"), process_of("b")}) == 2
+
+
+def test_a_killed_node_starts_again_with_its_inventory(nodes: Path, tmp_path: Path) -> None:
+    file = tmp_path / "gpus.yaml"
+    file.write_text("format: inventory/v1\ndevices: [{name: board, count: 1}]\n")
+    up("-f", str(file))
+    kill(process_of())
+    assert run(COMMAND, "up").stdout.splitlines()[3] == "drahealth ctl inject xid/79 board"
+
+
+def test_down_removes_a_killed_node(nodes: Path) -> None:
+    up()
+    kill(process_of())
+    assert (run(COMMAND, "down").returncode, list(nodes.iterdir())) == (0, [])
+
+
+def test_kept_data_need_fresh_for_another_kind_of_node(nodes: Path) -> None:
+    up()
+    assert run(COMMAND, "down", "--keep").returncode == 0
+    done = run(COMMAND, "up", "--kubernetes", "1.37.1")
+    assert (done.returncode, "--fresh" in done.stderr) == (2, True)
+
+
+def test_fresh_removes_the_data(nodes: Path) -> None:
+    up("-f", str(write(nodes.with_suffix(".yaml"), "format: inventory/v1\ndevices: [{name: board}]\n")))
+    run(COMMAND, "down", "--keep")
+    assert up("--fresh").stdout.splitlines()[3] == "drahealth ctl inject xid/79 gpu-0"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "hint"),
+    [
+        (["down"], 2, "there is no node drahealth"),
+        (["status", "--name", "other"], 2, "drahealth up --name other"),
+        (["logs", "kubelet"], 2, "there is no node drahealth"),
+        (["kubectl", "get", "pods"], 2, "there is no node drahealth"),
+        (["up", "--name", "A"], 2, "lower-case"),
+        (["up", "--gates", "x"], 2, "NAME=true"),
+        (["up", "--kubernetes", "1.2"], 2, "MAJOR.MINOR.PATCH"),
+        (["up", "--reference", "--kubernetes", "1.37.1"], 2, "exclude each other"),
+        (["up", "--reference", "-f", "/nowhere.yaml"], 2, "/nowhere.yaml"),
+        (["up", "--reference", "--timeline", "/nowhere.yaml"], 2, "/nowhere.yaml"),
+        (["up", "--reference", "--gates", "Other=true"], 2, "unknown feature gate"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(nodes: Path, words: list[str], code: int, hint: str) -> None:
+    done = run(COMMAND, *words)
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith(ERROR))
+    assert (done.returncode, hint in line, nodes.exists() and list(nodes.iterdir())) == (
+        code,
+        True,
+        nodes.exists() and [],
+    )
+
+
+def test_the_log_of_the_driver_has_its_events(nodes: Path) -> None:
+    up()
+    events = [json.loads(line)["event"] for line in run(COMMAND, "logs", "driver").stdout.splitlines()]
+    assert "serving" in events
+
+
+def test_an_ended_foreground_leaves_nothing(nodes: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "bad.yaml", "format: inventory/v1\n")
+    done = run(COMMAND, "up", "--reference", "--foreground", "-f", str(file))
+    assert (done.returncode, list(nodes.iterdir())) == (2, [])
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path

@@ -1,0 +1,97 @@
+"""State files, also of other releases, and processes that are no longer those of the file."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.up_command.folder import NodeFolder
+from drahealth.suites.up_command.options import UpOptions, gates_of, planned
+from drahealth.suites.up_command.process_identity import ProcessIdentity
+from drahealth.suites.up_command.showing import next_lines, status_of
+from drahealth.suites.up_command.state import FORMAT, NodeState, read_state, write_state
+
+OWN = ProcessIdentity.own()
+STATE = NodeState("1.37.1", {"Some": True}, "ready", process=OWN)
+
+
+def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_state(tmp_path, STATE)
+    assert read_state(tmp_path) == STATE
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        (json.dumps({"format": FORMAT + 1, "drahealth": "9.0"}), "newer drahealth .9.0"),
+        ("{", "cannot be read"),
+        (json.dumps({"format": FORMAT}), "damaged"),
+        ("[]", "damaged"),
+    ],
+)
+def test_a_state_that_is_not_ours_is_rejected(tmp_path: Path, text: str, hint: str) -> None:
+    (tmp_path / "state.json").write_text(text)
+    with pytest.raises(ConfigurationError, match=hint):
+        read_state(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "other", [replace(OWN, boot="an earlier boot"), replace(OWN, started=OWN.started + 1), replace(OWN, pid=2**22 + 1)]
+)
+def test_a_used_process_id_is_not_the_process(other: ProcessIdentity) -> None:
+    assert (OWN.runs(), other.runs()) == (True, False)
+
+
+@pytest.fixture
+def folder() -> Iterator[NodeFolder]:
+    """The folder of a node, with a path that is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="dh-n", dir="/tmp") as base:
+        made = NodeFolder("a", Path(base))
+        made.make()
+        yield made
+
+
+def test_a_node_of_an_earlier_boot_is_shown_as_killed(folder: NodeFolder) -> None:
+    write_state(folder.path, replace(STATE, process=replace(OWN, boot="an earlier boot")))
+    assert status_of(folder).phase == "killed"
+
+
+def test_only_one_process_has_the_lock(folder: NodeFolder) -> None:
+    lock = folder.lock()
+    assert lock is not None
+    assert folder.lock() is None
+    os.close(lock)
+    again = folder.lock()
+    assert again is not None
+    os.close(again)
+
+
+def test_the_data_of_an_earlier_start_decide_what_is_not_given() -> None:
+    assert planned(UpOptions(), STATE) == NodeState("1.37.1", {"Some": True})
+    assert planned(UpOptions(gates={}), STATE) == NodeState("1.37.1")
+    assert planned(UpOptions(reference=True), None) == NodeState("")
+
+
+@pytest.mark.parametrize("given", [UpOptions("1.36.3"), UpOptions(reference=True)])
+def test_the_data_of_another_release_are_rejected(given: UpOptions) -> None:
+    with pytest.raises(ConfigurationError, match="--fresh"):
+        planned(given, STATE)
+
+
+def test_feature_gates_are_read() -> None:
+    assert gates_of("A=true,B=False") == {"A": True, "B": False}
+
+
+def test_the_next_commands_name_the_node_and_the_driver(tmp_path: Path) -> None:
+    lines = next_lines(NodeFolder("a", tmp_path), {"drivers": [["x.example.com", "gpu-0"], ["y.example.com", "nic"]]})
+    assert lines[2:] == ["drahealth ctl --name a --driver x.example.com inject xid/79 gpu-0", "drahealth down --name a"]
+
+
+def test_a_folder_with_a_long_path_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="DRAHEALTH_STATE"):
+        NodeFolder("a", tmp_path / ("x" * 60)).make()

@@ -1,0 +1,1 @@
+"""Nodes that stay: `drahealth up`, and the commands for a running node."""

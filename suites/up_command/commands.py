@@ -1,0 +1,124 @@
+"""The subcommands `up`, `status`, `down`, `logs` and `kubectl` of `drahealth`. Everything heavy is imported where it is
+needed."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from drahealth.fakes.control.node_folder import DEFAULT_NODE
+
+_KUBECTL = {
+    "ignore_unknown_options": True,
+    "allow_extra_args": True,
+    "allow_interspersed_args": False,  # keeps the `--` of `kubectl exec`
+    "help_option_names": [],
+}
+Name = Annotated[str, typer.Option(metavar="NAME", help="Name of the node.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the subcommands."""
+    app.command("up")(up)
+    app.command("status")(status)
+    app.command("down")(down)
+    app.command("logs")(logs)
+    app.command("kubectl", context_settings=_KUBECTL)(kubectl)
+
+
+def up(
+    name: Name = DEFAULT_NODE,
+    kubernetes: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="Kubernetes release; default: 1.37.1.")
+    ] = None,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="Run the reference in place of Kubernetes; it starts in a second.")
+    ] = False,
+    inventory: Annotated[
+        Path | None,
+        typer.Option("-f", "--file", metavar="INVENTORY", help="Inventory of the fake devices; default: two GPUs."),
+    ] = None,
+    timeline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Timeline to play on the devices of the driver.")
+    ] = None,
+    gates: Annotated[
+        str | None,
+        typer.Option(metavar="GATE=BOOL,...", help="Feature gates of the API server and of the kubelet."),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Remove the data of an earlier start of this node first.")
+    ] = False,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Run in this process; SIGTERM or Ctrl-C ends the node.")
+    ] = False,
+) -> None:
+    """Start a Kubernetes node with fake devices on this machine, and leave it running.
+
+    It needs neither root nor a container engine. Without options, a node that was up before starts again with its data.
+    Exit codes: 2 wrong usage, 3 error in the environment.
+    """
+    from drahealth.suites.up_command.options import UpOptions, gates_of
+    from drahealth.suites.up_command.run_up import run_up
+
+    options = UpOptions(
+        kubernetes,
+        reference,
+        inventory.absolute() if inventory else None,
+        timeline.absolute() if timeline else None,
+        None if gates is None else gates_of(gates),
+    )
+    raise typer.Exit(run_up(name, options, fresh=fresh, foreground=foreground))
+
+
+def status(
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Only this node.", show_default=False)] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the nodes of `drahealth up`. Exit codes: 0 if each shown node is Ready, else 1; 2 for an unknown node."""
+    from drahealth.suites.up_command.folder import folders
+    from drahealth.suites.up_command.running import existing
+    from drahealth.suites.up_command.showing import show_statuses, status_of
+
+    statuses = [status_of(each) for each in ([existing(name)] if name else folders())]
+    show_statuses(statuses, as_json=json)
+    raise typer.Exit(int(any(one.phase != "ready" for one in statuses)))
+
+
+def down(
+    name: Name = DEFAULT_NODE,
+    every: Annotated[bool, typer.Option("--all", help="All nodes of this user.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data of the node for the next start.")] = False,
+) -> None:
+    """Stop a node of `drahealth up`, and remove its data."""
+    from drahealth.suites.up_command import ending
+    from drahealth.suites.up_command.folder import NodeFolder, folders
+
+    for folder in folders() if every else [NodeFolder(name)]:
+        ending.down(folder, keep=keep)
+        typer.echo(f"node {folder.name} is {'stopped; its data stay' if keep else 'removed'}")
+
+
+def logs(
+    component: Annotated[
+        str | None,
+        typer.Argument(help="Such as kubelet, kube-apiserver or driver; without it, list them.", show_default=False),
+    ] = None,
+    name: Name = DEFAULT_NODE,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue with new lines.")] = False,
+    lines: Annotated[int | None, typer.Option("-n", "--lines", min=0, help="Only the last lines.")] = None,
+) -> None:
+    """Print the log of a component of a node."""
+    from drahealth.suites.up_command.running import existing
+    from drahealth.suites.up_command.tail import show_log
+
+    show_log(existing(name), component, follow=follow, lines=lines)
+
+
+def kubectl(context: typer.Context) -> None:
+    """Run kubectl on a node: drahealth kubectl [--name NAME] ARGUMENTS.
+
+    Its release is that of the node. It is downloaded, or built with Go, if it is not in the cache.
+    """
+    from drahealth.suites.up_command.kubectl import run_kubectl
+
+    run_kubectl(context.args)

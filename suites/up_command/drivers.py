@@ -1,0 +1,80 @@
+"""The fake drivers and device plugins of a node: the program of `drahealth driver serve`, in this process."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+from drahealth.fakes.cluster.api import DEVICE_CLASSES, ApiError
+from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.control.news import News
+from drahealth.fakes.program.json_lines import LineWriter
+from drahealth.fakes.serve.program import Program
+from drahealth.fakes.serve.running import settings_of
+from drahealth.fakes.serve.settings import Settings
+from drahealth.proto.clock import SystemClock
+from drahealth.proto.events import DriverEvent, DriverServed, to_json
+from drahealth.suites.story.manifests import device_class
+from drahealth.suites.up_command.first import first_of
+from drahealth.suites.up_command.folder import NodeFolder
+from drahealth.suites.up_command.nodes import UpNode
+
+
+def drivers_settings(folder: NodeFolder, node: UpNode, inventory: Path, timeline: Path | None) -> Settings:
+    """The settings of the program, from an inventory and perhaps a timeline. Raises CommandError for errors there."""
+    given = {
+        "registry_dir": node.kubelet_root / "plugins_registry",
+        "plugins_dir": node.kubelet_root / "plugins",
+        "device_plugins_dir": node.device_plugins_dir,
+        "kubelet_dir": node.kubelet_root,
+        "node_name": folder.name,
+        "play": timeline,
+    }
+    return settings_of(inventory, socket=folder.socket, kubeconfig=node.drivers_kubeconfig, given=given)
+
+
+@asynccontextmanager
+async def served(settings: Settings, log: Path) -> AsyncIterator["asyncio.Task[None]"]:
+    """Serves them until the end of the block, which begins when the kubelet has registered all of them.
+
+    Also makes a DeviceClass for each driver. The task ends only with an error. Raises CommandError.
+    """
+    client = await KubeClient.from_kubeconfig(str(settings.kubeconfig))
+    try:
+        news, ready, stop = News(), asyncio.Event(), asyncio.Event()
+        program = Program(settings, client, news, client.selecting(f"spec.nodeName={settings.node}"))
+
+        def hear(event: DriverEvent) -> None:
+            if isinstance(event, DriverServed):
+                ready.set()
+
+        with log.open("a", encoding="utf-8") as output, closing(LineWriter(output, SystemClock())) as lines:
+            news.add(hear)
+            news.add(lambda event: lines.write(to_json(event)))
+            for driver in settings.drivers:
+                await _make_class(client, driver.name)
+            task = asyncio.create_task(program.run(stop))
+            try:
+                await first_of(asyncio.shield(task), _registered(program, ready))
+                yield task
+            finally:
+                stop.set()
+                await asyncio.wait([task])
+    finally:
+        await client.close()
+
+
+async def _registered(program: Program, ready: asyncio.Event) -> None:
+    await ready.wait()
+    for driver in program.drivers:
+        await driver.wait_registered()
+    for plugin in program.plugins:
+        await plugin.wait_registered()
+
+
+async def _make_class(client: KubeClient, driver: str) -> None:
+    try:
+        await client.create(DEVICE_CLASSES, device_class(driver))
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise

@@ -1,0 +1,169 @@
+"""What `drahealth up` can run: a real node, or the reference in place of its kubelet."""
+
+import asyncio
+import json
+import logging
+import shutil
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, closing, suppress
+from pathlib import Path
+from typing import Protocol
+
+from drahealth.fakes.program.atomic import replace_file
+from drahealth.suites.targets.kubelet.binaries.releases import Binaries
+from drahealth.suites.up_command.folder import NodeFolder
+from drahealth.suites.up_command.state import NodeState
+
+SYNC_FREQUENCY = 10.0
+"""Seconds between two syncs of a Pod by the kubelet, or by the reference."""
+_CONTAINERS = "containers"
+
+
+class UpNode(Protocol):
+    """A node with its control plane, in the folder of the node."""
+
+    server: str
+    """URL of the API server; set by `start`."""
+    drivers_kubeconfig: Path
+    """For the drivers: with a token, which needs no client library."""
+    kubelet_root: Path
+    device_plugins_dir: Path
+
+    async def start(self) -> None:
+        """Returns when the node is Ready and the kubeconfig for users is written. Raises HarnessError."""
+
+    async def wait(self) -> None:
+        """Waits until a part fails. Raises HarnessError."""
+
+    async def stop(self) -> None:
+        """Ends all of it; its data stay."""
+
+
+class RealNode:
+    """Implements `UpNode` with a real kubelet and control plane, and a fake container runtime."""
+
+    def __init__(self, binaries: Binaries, folder: NodeFolder, lock: int, gates: Mapping[str, bool], port: int) -> None:
+        from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
+        from drahealth.suites.targets.run_directory import RunDirectory
+
+        self._folder = folder
+        self._socket = folder.path / "cri.sock"
+        self._cluster = LocalCluster(
+            binaries,
+            run_dir=RunDirectory(folder.path, lock),
+            cri_socket=self._socket,
+            sync_frequency=SYNC_FREQUENCY,
+            node_name=folder.name,
+            gates=gates,
+            keep=True,
+            api_port=port,
+        )
+        self._closing = AsyncExitStack()
+        self.server = ""
+        self.drivers_kubeconfig = self._cluster.kubeconfig
+        self.kubelet_root = self._cluster.layout.kubelet_root
+        self.device_plugins_dir = self._cluster.device_plugins_dir
+
+    async def start(self) -> None:
+        from drahealth.fakes.cluster.containers.cri import CriServer
+        from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+        from drahealth.suites.targets.kubelet.node.credentials import certificate_kubeconfig
+
+        logs = self._folder.path / _CONTAINERS
+        shutil.rmtree(logs, ignore_errors=True)  # of containers of an earlier start, which have ended with it
+        async with AsyncExitStack() as stack:
+            runtime = ContainerRuntime()
+            stack.push_async_callback(runtime.close)
+            cri = CriServer(runtime, self._socket, logs)
+            await cri.start()
+            stack.push_async_callback(cri.stop)
+            await self._cluster.start()
+            stack.push_async_callback(self._cluster.stop)
+            self.server = self._cluster.server
+            config = certificate_kubeconfig(self._cluster.layout, self.server, self._folder.name)
+            replace_file(self._folder.kubeconfig, json.dumps(config, indent=1).encode() + b"\n")
+            self._closing = stack.pop_all()
+
+    async def wait(self) -> None:
+        await self._cluster.wait()
+
+    async def stop(self) -> None:
+        await self._closing.aclose()
+
+
+class ReferenceNode:
+    """Implements `UpNode` with the program of `drahealth manager`."""
+
+    def __init__(self, folder: NodeFolder, gates: Mapping[str, bool]) -> None:
+        from drahealth.suites.manager_command.options import Options
+
+        self.kubelet_root = folder.path / "k"
+        self._folder = folder
+        self._options = Options.make(
+            root_dir=self.kubelet_root,
+            pods=None,
+            profile=None,
+            node_name=folder.name,
+            resync=SYNC_FREQUENCY,
+            feature_gates=",".join(f"{name}={str(on).lower()}" for name, on in gates.items()),
+            metrics_port=None,
+            json=True,
+        )
+        self._task: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+        self.server = ""
+        self.drivers_kubeconfig = self.kubelet_root / "kubeconfig"
+        self.device_plugins_dir = self.kubelet_root / "device-plugins"
+
+    async def start(self) -> None:
+        started = asyncio.Event()
+        self._task = asyncio.create_task(self._run(started))
+        waiting = asyncio.create_task(started.wait())
+        await asyncio.wait([self._task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._task.done():
+            self._task.result()
+        text = self.drivers_kubeconfig.read_bytes()
+        self.server = json.loads(text)["clusters"][0]["cluster"]["server"]
+        replace_file(self._folder.kubeconfig, text)
+
+    async def wait(self) -> None:
+        assert self._task, "the node is not started"
+        await asyncio.shield(self._task)
+
+    async def stop(self) -> None:
+        self._stop.set()
+        if self._task:
+            with suppress(Exception):  # `wait` has raised it
+                await self._task
+
+    async def _run(self, started: asyncio.Event) -> None:
+        from drahealth.proto.clock import SystemClock
+        from drahealth.proto.events import Event, ManagerStarted
+        from drahealth.suites.manager_command.api_server import make_server
+        from drahealth.suites.manager_command.json_lines import JsonLines
+        from drahealth.suites.manager_command.observers import Observers
+        from drahealth.suites.manager_command.program import Program
+
+        def observe(event: Event, /) -> None:
+            if isinstance(event, ManagerStarted):
+                started.set()
+
+        with (self._folder.logs / "manager.log").open("a", encoding="utf-8") as log:
+            observers = Observers()
+            with closing(JsonLines(log, SystemClock())) as lines:
+                observers.add(lines)
+                observers.add(observe)
+                await Program(self._options, observers, make_server(self._options)).run(self._stop)
+        logging.getLogger(__name__).info("the manager has ended")
+
+
+def make_node(state: NodeState, binaries: Binaries | None, folder: NodeFolder, lock: int, port: int) -> UpNode:
+    """The node of this state, not started. Raises ConfigurationError."""
+    if binaries is None:
+        return ReferenceNode(folder, state.gates)
+    from drahealth.suites.targets.gates import feature_gates
+    from drahealth.suites.targets.versions import profile_of
+
+    gates = {**feature_gates(profile_of(state.kubernetes)), **state.gates}
+    return RealNode(binaries, folder, lock, gates, port)

@@ -1,0 +1,65 @@
+"""The options of `drahealth up`, together with what an earlier start of the node has stored."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
+from drahealth.suites.targets.versions import parse_version, profile_of
+from drahealth.suites.up_command.state import NodeState
+
+DEFAULT_INVENTORY = "format: inventory/v1\ndevices: [{name: gpu, count: 2}]\n"
+"""The inventory of a node without -f: two GPUs of gpu.example.com."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """The given options; None stands for one that was not given. Paths are absolute."""
+
+    kubernetes: str | None = None
+    reference: bool = False
+    inventory: Path | None = None
+    timeline: Path | None = None
+    gates: Mapping[str, bool] | None = None
+
+
+def planned(given: UpOptions, earlier: NodeState | None) -> NodeState:
+    """The state of the node that starts. What is not given comes from the earlier start, whose data it keeps.
+
+    Raises ConfigurationError for options that exclude each other or do not fit the data.
+    """
+    if given.reference and given.kubernetes is not None:
+        raise ConfigurationError("--reference and --kubernetes exclude each other", "the reference has no release")
+    if earlier is None:
+        kubernetes = "" if given.reference else parse_version(given.kubernetes or DEFAULT_VERSION)
+    else:
+        kubernetes = _same(given, earlier)
+    if kubernetes:
+        profile_of(kubernetes)
+    gates = given.gates if given.gates is not None else earlier.gates if earlier else {}
+    return NodeState(kubernetes, dict(gates))
+
+
+def _same(given: UpOptions, earlier: NodeState) -> str:
+    wanted = parse_version(given.kubernetes) if given.kubernetes is not None else earlier.kubernetes
+    if wanted == earlier.kubernetes and not (given.reference and not earlier.reference):
+        return wanted
+    asked = "the reference" if given.reference else f"Kubernetes {wanted}"
+    raise ConfigurationError(
+        f"the node has the data of {earlier.title}, not of {asked}",
+        "pass --fresh to remove its data, or --name for another node",
+    )
+
+
+def gates_of(text: str) -> dict[str, bool]:
+    """The feature gates of `NAME=true|false,...`. Raises ConfigurationError."""
+    gates = {}
+    for word in filter(None, text.split(",")):
+        name, _, value = word.partition("=")
+        if not name.isidentifier() or value.lower() not in ("true", "false"):
+            raise ConfigurationError(
+                f"--gates must be NAME=true or NAME=false, got {word!r}", "separate several with commas"
+            )
+        gates[name] = value.lower() == "true"
+    return gates

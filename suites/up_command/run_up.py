@@ -1,0 +1,41 @@
+"""The command `drahealth up`: in the background or in the foreground, and what it prints."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from drahealth.suites.targets.stage_printer import StagePrinter
+from drahealth.suites.up_command.folder import NodeFolder
+from drahealth.suites.up_command.options import UpOptions
+from drahealth.suites.up_command.showing import show_ready
+from drahealth.suites.up_command.starting import Prepared, in_background, prepare
+
+
+def run_up(name: str, options: UpOptions, *, fresh: bool, foreground: bool) -> int:
+    """Starts the node, and prints what to do with it. Returns the exit code. Raises HarnessError, CommandError."""
+    since = time.monotonic()
+    progress = StagePrinter(Console(stderr=True, highlight=False))
+    folder = NodeFolder(name)
+    prepared = prepare(folder, options, fresh=fresh, progress=progress)
+    if foreground:
+        return _in_foreground(prepared, progress, since)
+    ready = in_background(prepared, progress)
+    show_ready(folder, prepared.state, ready, time.monotonic() - since)
+    return 0
+
+
+def _in_foreground(prepared: Prepared, progress: StagePrinter, since: float) -> int:
+    console = Console(stderr=True, highlight=False)
+
+    def report(what: Mapping[str, Any]) -> None:
+        match what:
+            case {"stage": stage}:
+                progress(stage)
+            case {"ready": ready}:
+                show_ready(prepared.folder, prepared.state, ready, time.monotonic() - since)
+            case {"error": error}:
+                console.print(f"drahealth: {error}", markup=False, soft_wrap=True)
+
+    return prepared.supervise(report, remove=True)

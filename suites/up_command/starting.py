@@ -1,0 +1,152 @@
+"""`drahealth up`: it checks everything that it can before it starts a process, then waits until the node is Ready."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from drahealth.fakes.program.errors import CommandError
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.kubelet.binaries.releases import Binaries
+from drahealth.suites.targets.progress import Progress
+from drahealth.suites.up_command.folder import NodeFolder
+from drahealth.suites.up_command.options import UpOptions, planned
+from drahealth.suites.up_command.state import NodeState, has_state, read_state
+
+Report = Callable[[Mapping[str, Any]], None]
+_PATIENCE = 60.0
+"""Seconds for the processes of a killed supervisor to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A locked folder with all that its supervisor needs; `again` if it has data of an earlier start."""
+
+    folder: NodeFolder
+    lock: int
+    state: NodeState
+    options: UpOptions
+    binaries: Binaries | None
+    again: bool
+
+    def supervise(self, report: Report, *, remove: bool = False) -> int:
+        """Runs the node in this process, and returns the exit code."""
+        from drahealth.suites.up_command.supervisor import Supervisor
+
+        supervisor = Supervisor(
+            self.folder, self.lock, self.state, self.options, self.binaries, report, again=self.again, remove=remove
+        )
+        return supervisor.run()
+
+
+def prepare(folder: NodeFolder, options: UpOptions, *, fresh: bool, progress: Progress) -> Prepared:
+    """Locks the folder of the node, and gets the programs. Raises HarnessError, and then leaves what was there."""
+    lock = _locked(folder)
+    try:
+        if fresh:
+            folder.remove()
+            os.close(lock)
+            lock = _locked(folder)
+        earlier = read_state(folder.path)
+        state = planned(options, earlier)
+        return Prepared(folder, lock, state, options, _binaries(state, progress), earlier is not None)
+    except BaseException:
+        if not has_state(folder.path):
+            folder.remove()
+        os.close(lock)
+        raise
+
+
+def in_background(prepared: Prepared, progress: Progress) -> Mapping[str, Any]:
+    """Starts the supervisor, and returns what it reports when the node is Ready.
+
+    Raises CommandError with the exit code if the node does not get Ready; then the supervisor has ended. Ctrl-C ends
+    the supervisor, too.
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        _be_the_supervisor(prepared, writing)
+    os.close(writing)
+    os.close(prepared.lock)
+    with os.fdopen(reading, encoding="utf-8") as reports:
+        try:
+            for line in reports:
+                match json.loads(line):
+                    case {"stage": stage}:
+                        progress(stage)
+                    case {"ready": ready}:
+                        return {**ready, "pid": pid}
+                    case {"error": error, "code": code}:
+                        os.waitpid(pid, 0)
+                        raise CommandError(error, code)
+        except KeyboardInterrupt:
+            os.kill(pid, signal.SIGTERM)
+            os.waitpid(pid, 0)
+            raise
+    os.waitpid(pid, 0)
+    raise HarnessError(f"the supervisor of node {prepared.folder.name} has ended during the start", _see_log(prepared))
+
+
+def _be_the_supervisor(prepared: Prepared, writing: int) -> None:
+    """The rest of the new process: without a terminal, in a session of its own. It does not return."""
+    code = 1
+    try:
+        os.setsid()
+        log = os.open(prepared.folder.logs / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for number, opened in enumerate((os.open(os.devnull, os.O_RDONLY), log, log)):
+            os.dup2(opened, number)
+        _close_others({0, 1, 2, writing, prepared.lock})
+        os.chdir("/")
+
+        def report(what: Mapping[str, Any]) -> None:
+            with suppress(BrokenPipeError):  # the command was killed; the node continues
+                os.write(writing, json.dumps(what).encode() + b"\n")
+
+        code = prepared.supervise(report)
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _close_others(kept: set[int]) -> None:
+    """Closes what this process has inherited, such as the pipe of a shell that waits for its end."""
+    for number in [int(name) for name in os.listdir("/proc/self/fd")]:  # noqa: PTH208
+        if number not in kept:
+            with suppress(OSError):
+                os.close(number)
+
+
+def _locked(folder: NodeFolder) -> int:
+    folder.make()
+    lock = folder.lock()
+    if lock is None:
+        state = read_state(folder.path)
+        if not (state and state.process and state.process.runs()):
+            lock = folder.lock(_PATIENCE)
+    if lock is None:
+        raise HarnessError(
+            f"node {folder.name} is already up",
+            f"see `drahealth status`; end it with `drahealth down --name {folder.name}`, or pass another --name",
+        )
+    return lock
+
+
+def _binaries(state: NodeState, progress: Progress) -> Binaries | None:
+    if state.reference:
+        return None
+    from drahealth.suites.targets.kubelet.binaries.ensure import ensure
+
+    return ensure(state.kubernetes, progress)
+
+
+def _see_log(prepared: Prepared) -> str:
+    return f"see {prepared.folder.logs / 'supervisor.log'}"
