@@ -7,8 +7,7 @@ from drahealth.fakes.program.user_files import FileError
 from drahealth.fakes.timelines.story import stories
 from drahealth.suites.commands.run_scenarios import run_scenarios
 from drahealth.suites.errors import ConfigurationError
-
-SUFFIX = ".timeline.yaml"
+from drahealth.suites.run.case_names import TIMELINE_SUFFIX
 
 
 def play_timelines(path: Path, flags: Mapping[str, str | None], *, report: str | None, histories: str | None) -> int:
@@ -28,10 +27,10 @@ def play_timelines(path: Path, flags: Mapping[str, str | None], *, report: str |
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        files = sorted(path.rglob(f"*{SUFFIX}"))
+        files = sorted(path.rglob(f"*{TIMELINE_SUFFIX}"))
         if not files:
-            raise ConfigurationError(f"no timelines in {path}", f"their file names must end in {SUFFIX}")
+            raise ConfigurationError(f"no timelines in {path}", f"their file names must end in {TIMELINE_SUFFIX}")
         return files
-    if path.exists() and not path.name.endswith(SUFFIX):
-        raise ConfigurationError(f"{path} is not a timeline", f"its file name must end in {SUFFIX}")
+    if path.exists() and not path.name.endswith(TIMELINE_SUFFIX):
+        raise ConfigurationError(f"{path} is not a timeline", f"its file name must end in {TIMELINE_SUFFIX}")
     return [path]

@@ -15,7 +15,6 @@ import pytest
 from rich.console import Console
 
 from drahealth.suites.commands.console import Live
-from drahealth.suites.commands.interrupted_junit import add_interruption
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.output_paths import check_output_file, check_output_folder
 from drahealth.suites.run.options import Options
@@ -44,6 +43,7 @@ def run_scenarios(
     scenarios = str(played.absolute() if played else package.joinpath("kep"))
     arguments = ["-c", settings, "--rootdir", str(package.joinpath("kep")), "-p", "drahealth.suites.run.plugin"]
     arguments += ["-p", "no:terminal", "-p", "no:cacheprovider", scenarios]
+    arguments += [f"--drahealth-command=drahealth {'play' if played else 'run'}"]
     arguments += [f"--drahealth-{name}={value}" for name, value in flags.items() if value is not None]
     arguments += ["-k", match] if match else []
     arguments += [f"--drahealth-report={Path(report).absolute()}"] if report else []
@@ -55,8 +55,6 @@ def run_scenarios(
         start = time.monotonic()
         code = pytest.main(arguments, plugins=[live])
         live.close(time.monotonic() - start)
-    if code == pytest.ExitCode.INTERRUPTED and junitxml and Path(junitxml).exists():
-        add_interruption(Path(junitxml))
     return _exit_code(code, live, match)
 
 
@@ -101,6 +99,8 @@ def _exit_code(code: int, live: Live, match: str | None) -> int:
         return 2  # pytest has printed the error of -k
     if live.problem:
         raise HarnessError(f"pytest failed before the scenarios: {live.problem}")
+    if code == pytest.ExitCode.INTERNAL_ERROR:
+        return 3  # an output file could not be written; pytest has printed which
     if live.run is None or not live.run.results:
         raise ConfigurationError(f"no scenario matches -k {match!r}", "run `drahealth scenarios` for their names")
     return live.run.exit_code()

@@ -1,18 +1,17 @@
-"""The results of a run as data. The table, the JSON report and the exit code derive from it."""
+"""The results of a run as data. The table, the JSON report and the exit code derive from it. Pure."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
 from drahealth.suites.judging.ledger import requirements
-
-VERSION = "drahealth-report/v1"
 
 Outcome = Literal["passed", "known issue", "not applicable", "failed", "error"]
 """`known issue`: all failures are known issues of the release. `not applicable`: not run, because the target or the
 health API lacks something that the scenario needs. `error`: a failure of the harness or of the machine."""
+
+Command = Literal["drahealth run", "drahealth play", "pytest"]
 
 Verdict = Literal["FAIL", "ERROR", "KNOWN ISSUE", "PASS", "NOT_APPLICABLE", "NOT_TESTED"]
 _WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "ERROR", "KNOWN ISSUE", "PASS", "NOT_APPLICABLE", "NOT_TESTED")
@@ -22,17 +21,27 @@ _WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "ERROR", "KNOWN ISSUE", "PASS", "NO
 class Result:
     """The result of one scenario."""
 
+    # Meanings in the JSON Schema are the docstrings of the fields.
+    __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
+
     name: str
+    """Name of the scenario. Over another health API than the default one, it ends with this API in brackets."""
     title: str
+    """The name in words."""
     requirements: tuple[str, ...]
+    """The requirements that the scenario checks."""
     outcome: Outcome
+    """passed, failed, error, not applicable, or known issue: all its failures are known issues of the release."""
     seconds: float
+    """Duration."""
     known_issues: tuple[str, ...] = ()
+    """The known issues that happened."""
     broken: tuple[str, ...] = ()
     """The requirements that failed, also by known issues."""
     problem: str = ""
     """The full error text; empty after success."""
     history: str = ""
+    """What happened, as text; empty after success."""
     rerun: str = ""
     """The command that runs only this scenario again; empty after success."""
     beyond: tuple[str, ...] = ()
@@ -47,6 +56,9 @@ class Result:
     """The file with its history, relative to the directory of the report; empty without `--histories`."""
     history_sha256: str = ""
     """Digest of that file."""
+    id: str = ""
+    """Identifies the scenario in a run, however the run was started. Of our scenarios, it is also the same in all
+    releases: `drahealth.kep::NAME`."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Result":
@@ -74,6 +86,32 @@ class Result:
         return {**verdicts, **dict.fromkeys(self.broken, broken)}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """When, where and how a run took place."""
+
+    __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
+
+    command: Command = "drahealth run"
+    """The program that ran the scenarios. It decides what `exit_code` means."""
+    started: str = ""
+    """Start of the run, RFC 3339."""
+    profile: str = ""
+    """Name of the profile: the behavior that the kubelet is known to have."""
+    kubernetes: str | None = None
+    """Kubernetes version of the kubelet or API server; null if neither is a real one."""
+    seed: int | None = None
+    """Seed of all timelines; null if each file has its own."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Versions of drahealth, Python and pytest."""
+    host: Mapping[str, str] = field(default_factory=dict)
+    """Operating system, machine type and number of CPUs."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The options of the run by name, without the dashes."""
+    revision: str | None = None
+    """Git commit of the current directory. It ends with -dirty if files differ from it; null outside of git."""
+
+
 @dataclass
 class Run:
     """All results of a run on one target."""
@@ -86,13 +124,20 @@ class Run:
     default ones."""
     results: list[Result] = field(default_factory=list)
     interrupted: bool = False
-    """Whether it ended before all its scenarios had run."""
+    """Whether a signal, an error of the environment or an internal error ended it."""
+    planned: int = 0
+    """The number of scenarios that it was to play."""
+    deselected: int = 0
+    """The number of scenarios that the user left out."""
+    stopped: str = ""
+    """Why it ended before all planned scenarios had run, if that is known."""
+    conditions: Conditions = field(default_factory=Conditions)
 
     def take(self, data: Mapping[str, Any]) -> Result:
         """Add a result from plain data. A later result of the same scenario is merged into the first one."""
         result = Result.of(data)
         for old in self.results:
-            if old.name == result.name:
+            if (old.id, old.name) == (result.id, result.name):
                 self.results.remove(old)
                 result = old.then(result)
                 break
@@ -103,9 +148,33 @@ class Run:
         """The number of results per outcome."""
         return Counter(result.outcome for result in self.results)
 
+    @property
+    def missing(self) -> int:
+        """The number of planned scenarios without a result."""
+        return max(0, self.planned - len(self.results))
+
+    @property
+    def selected(self) -> int:
+        """The number of planned scenarios, or of results if nobody planned."""
+        return max(self.planned, len(self.results))
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether it ended before all planned scenarios had run."""
+        return self.interrupted or self.missing > 0
+
+    def reason(self) -> str:
+        """Why the run is not complete, in a clause; empty if it is."""
+        if self.ended_early:
+            found = self.stopped or ("the run was interrupted" if self.interrupted else "scenarios have no result")
+            return f"{found}; {len(self.results)} of {self.selected} planned scenarios have a result"
+        if self.deselected:
+            return f"{self.selected} of {self.selected + self.deselected} scenarios were selected"
+        return ""
+
     def exit_code(self) -> int:
-        """0 passed, 1 failed, 2 no scenario ran, 3 error of harness or environment, or an interrupted run."""
-        return exit_code(self.counts(), interrupted=self.interrupted)
+        """0 passed, 1 failed, 2 no scenario ran, 3 error of harness or environment, or a run without its end."""
+        return exit_code(self.counts(), interrupted=self.interrupted, missing=self.missing)
 
     def verdicts(self) -> dict[str, Verdict]:
         """The worst verdict per requirement; NOT_TESTED if no scenario of the run checked it."""
@@ -115,35 +184,15 @@ class Run:
                 verdicts[name].add(verdict)
         return {name: min(verdicts, key=_WORST_FIRST.index) for name, verdicts in verdicts.items()}
 
-    def to_json(self) -> str:
-        """The contents of the report file."""
-        ledger = requirements()
-        verdicts = self.verdicts()
-        return json.dumps(
-            {
-                "report": VERSION,
-                "target": self.target,
-                "about": self.about,
-                "health_api": self.health_api,
-                "exit_code": self.exit_code(),
-                "interrupted": self.interrupted,
-                "counts": dict(self.counts()),
-                "requirements": {
-                    name: {"level": ledger[name].level, "sentence": ledger[name].sentence, "verdict": verdict}
-                    for name, verdict in verdicts.items()
-                },
-                "scenarios": [asdict(result) for result in self.results],
-            },
-            indent=2,
-        )
 
-
-def exit_code(counts: Mapping[Outcome, int], *, interrupted: bool) -> int:
-    """The exit code of a run with these outcomes."""
+def exit_code(counts: Mapping[Outcome, int], *, interrupted: bool, missing: int = 0) -> int:
+    """The exit code of a run with these outcomes. `missing` is the number of planned scenarios without one."""
     if interrupted or counts.get("error"):
         return 3
     if counts.get("failed"):
         return 1
+    if missing:
+        return 3
     return 0 if any(counts.values()) else 2
 
 

@@ -19,8 +19,6 @@ from drahealth.suites.timelines.holder import Holder
 from drahealth.suites.timelines.stage import NodeStage
 from drahealth.suites.timelines.status_changes import status_changes
 
-SUFFIX = ".timeline.yaml"
-
 
 class TimelineFile(pytest.File):
     """A file of timelines."""

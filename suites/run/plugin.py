@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("drahealth", "drahealth: device health of Kubernetes KEP-4680")
     for option in _OPTIONS:
         group.addoption(f"--drahealth-{option.name}", metavar=option.metavar, help=option.help)
+    group.addoption("--drahealth-command", help=argparse.SUPPRESS)  # our command that has started pytest
     for name, metavar, text in _CHECK_OPTIONS:
         group.addoption(f"--drahealth-{name}", metavar=metavar, help=f"drahealth.suites.driver: {text}")
     for option, targets in registry.options("run"):
@@ -70,7 +71,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "pytest.Co
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Reject a wrong option before collection. The controller of a distributed run collects nothing, but reports."""
     names = [option.name for option in (*_OPTIONS, *(offered.option for offered in registry.options("run")))]
-    if any(session.config.getoption(f"--drahealth-{name}") for name in names):
+    if any(session.config.getoption(f"--drahealth-{name}") for name in ("command", *names)):
         _take_over(session.config)
 
 

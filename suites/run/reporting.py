@@ -22,11 +22,16 @@ from drahealth.proto.history import Header, dump_lines
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 from drahealth.suites.judging import history_text
 from drahealth.suites.judging.ledger import requirements
-from drahealth.suites.judging.report import Outcome, Result, Run
+from drahealth.suites.judging.report import Outcome, Result
 from drahealth.suites.judging.violation import STEP_FAILED, Violation
 from drahealth.suites.output_paths import check_output_file, check_output_folder
+from drahealth.suites.run.case_names import case_of, id_of
 from drahealth.suites.run.catalogue import scenarios_folder
+from drahealth.suites.run.completeness import Completeness
+from drahealth.suites.run.conditions import run_of
 from drahealth.suites.run.health_api_runs import health_api_of, suffix
+from drahealth.suites.run.junit import JUnit
+from drahealth.suites.run.report_file import ReportFile
 from drahealth.suites.run.scenario import Scenario, scenario_of
 from drahealth.suites.run.session import PLAYED, Played, Session
 from drahealth.suites.targets.capabilities import Capability
@@ -44,9 +49,13 @@ class Reporting:
             self._session = Session.of(config)
         except ConfigurationError as error:
             raise pytest.UsageError(str(error)) from None
-        options = self._session.options
-        only = options.health_api.name if options.health_api else None
-        self.run = Run(options.target, options.about, "all" if options.every_health_api else only)
+        self.run = run_of(self._session.options, config)
+        self._completeness = Completeness(self.run, config)
+        config.pluginmanager.register(self._completeness, "drahealth-completeness")
+        if junit := JUnit.of(config, self.run):
+            config.pluginmanager.register(junit, "drahealth-junit")
+        if (path := config.getoption("drahealth_report")) and not hasattr(config, "workerinput"):
+            config.pluginmanager.register(ReportFile(Path(path), self.run), "drahealth-report-file")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -57,6 +66,9 @@ class Reporting:
         if scenario is None:
             return report
         about, which = self._about(item), suffix(item, self._session.options)
+        plan, case = self._completeness.plan, case_of(item)
+        report.drahealth_plan = plan.planned, plan.deselected  # type: ignore[attr-defined]
+        report.drahealth_case = case  # type: ignore[attr-defined]
         if call.when == "setup":
             item.user_properties += [("requirement", name) for name in scenario.requirements]
         problem = _error_text(report, call)
@@ -92,6 +104,7 @@ class Reporting:
                 notes=(*played.node.status_changes, *played.node.notes) if played and call.when == "call" else (),
                 history_file=file,
                 history_sha256=digest,
+                id=id_of(item),
             )
             report.drahealth = asdict(result)  # type: ignore[attr-defined]
         return report
@@ -129,12 +142,6 @@ class Reporting:
 
     def pytest_report_collectionfinish(self) -> str:
         return f"drahealth: {self.run.about}"
-
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
-        self.run.interrupted = exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
-        path = self._config.getoption("drahealth_report")
-        if path and not hasattr(self._config, "workerinput"):
-            Path(path).write_text(self.run.to_json() + "\n")
 
     def _judge(
         self, item: pytest.Item, report: pytest.TestReport, played: Played, outcome: Outcome, problem: str

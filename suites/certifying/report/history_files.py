@@ -4,11 +4,11 @@ import hashlib
 from pathlib import Path
 
 from drahealth.proto.history import HistoryError, HistoryFile, load_history
-from drahealth.suites.certifying.report.kubelet_result import KubeletReport
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.judging.run_report import RunReport
 
 
-def read_histories(report: KubeletReport, folder: Path) -> dict[str, HistoryFile]:
+def read_histories(report: RunReport, folder: Path) -> dict[str, HistoryFile]:
     """The histories by scenario. `folder` has the report. A file that is not there is left out.
 
     Raises ConfigurationError for a file that is not what the run wrote.

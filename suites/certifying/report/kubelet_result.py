@@ -1,55 +1,21 @@
 """The report of a run of the kubelet-side scenarios (`drahealth run --report`) as a result on the page. Pure."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
 
 from drahealth.proto.history import HistoryFile
 from drahealth.suites.certifying.report.results import Cell, Detail, Requirement, Result, ScenarioView, shown
 from drahealth.suites.certifying.report.scenario_lanes import scenario_group
 from drahealth.suites.judging.ledger import every_known_issue, requirements
-from drahealth.suites.judging.report import Outcome, Verdict, exit_code
 from drahealth.suites.judging.report import Result as Scenario
+from drahealth.suites.judging.run_report import Judged, RunReport
 
 _SCENARIOS = 10
 """The most scenarios of one requirement."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A requirement in the report."""
-
-    level: Literal["MUST", "SHOULD", "MAY"]
-    sentence: str
-    verdict: Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class KubeletReport:
-    """The content of the file."""
-
-    report: Literal["drahealth-report/v1"]
-    target: str
-    about: str
-    exit_code: int
-    counts: Mapping[Outcome, int]
-    requirements: Mapping[str, Judged]
-    scenarios: tuple[Scenario, ...]
-    health_api: str | None = None
-    interrupted: bool = False
-
-    def contradiction(self) -> str:
-        """What does not fit together, as in an edited file; empty if all does."""
-        if Counter(one.outcome for one in self.scenarios) != Counter(self.counts):
-            return "`counts` differs from the scenarios"
-        code = exit_code(self.counts, interrupted=self.interrupted)
-        return "" if code == self.exit_code else f"`exit_code` must be {code} for these scenarios"
-
-
 def kubelet_result(
-    report: KubeletReport, name: str = "", histories: Mapping[str, HistoryFile] = MappingProxyType({})
+    report: RunReport, name: str = "", histories: Mapping[str, HistoryFile] = MappingProxyType({})
 ) -> Result:
     """The report as a result. `histories` are those of its scenarios, by name."""
     counts = ", ".join(f"{count} {outcome}" for outcome, count in report.counts.items())
@@ -57,11 +23,8 @@ def kubelet_result(
         name=shown(name) or "drahealth run",
         verdict=_verdict(report),
         tone=_tone(report),
-        reasons=(f"Scenarios: {counts}.",) if counts else (),
-        facts=(
-            ("target", shown(report.about)),
-            ("health API", shown(report.health_api or "v1 and v1alpha1, as advertised")),
-        ),
+        reasons=(*([f"Scenarios: {counts}."] if counts else []), *_incomplete(report)),
+        facts=tuple((name, shown(value)) for name, value in _facts(report).items() if value),
         requirements={id_: _requirement(id_, one) for id_, one in report.requirements.items()},
         cells={id_: Cell(one.verdict, _details(id_, report.scenarios)) for id_, one in report.requirements.items()},
         scenarios={one.name: _scenario(one, histories.get(one.name)) for one in report.scenarios},
@@ -69,34 +32,57 @@ def kubelet_result(
     )
 
 
+def _facts(report: RunReport) -> dict[str, str]:
+    about = report.conditions
+    return {
+        "target": report.about,
+        "health API": report.health_api or "v1 and v1alpha1, as advertised",
+        "started": about.started,
+        "drahealth": about.versions.get("drahealth", ""),
+        "machine": " ".join(about.host.get(key, "") for key in ("system", "release", "machine")).strip(),
+        "commit": about.revision or "",
+    }
+
+
 def _scenario(scenario: Scenario, history: HistoryFile | None) -> ScenarioView:
     return ScenarioView(shown(scenario.title), scenario.outcome, scenario_group(history) if history else None)
 
 
-def _why_no_lanes(report: KubeletReport) -> str:
+def _why_no_lanes(report: RunReport) -> str:
     """Why there is no history, if there is none."""
     if not any(one.history_file for one in report.scenarios):
         return "The lanes over time need the histories of the run: `drahealth run --report FILE --histories DIR`."
     return "The histories that the report names are not there."
 
 
-def _verdict(report: KubeletReport) -> str:
+def _verdict(report: RunReport) -> str:
     """The result in words: a run of some scenarios, or an interrupted one, never just passed."""
+    code = report.result_code()
     if report.interrupted:
         return "interrupted"
-    verdict = {0: "passed", 1: "failed", 2: "no scenario ran"}.get(report.exit_code, "harness error")
-    if report.exit_code == 0 and report.counts.get("known issue", 0):
+    if report.ended_early:
+        return "failed, and ended early" if code == 1 else "ended early"
+    verdict = {0: "passed", 1: "failed", 2: "no scenario ran"}.get(code, "harness error")
+    if code == 0 and report.counts.get("known issue", 0):
         verdict += ", with known issues"
     untested = sum(one.verdict == "NOT_TESTED" for one in report.requirements.values() if one.level == "MUST")
-    return f"{verdict}, {untested} MUST not tested" if report.exit_code == 0 and untested else verdict
+    return f"{verdict}, {untested} MUST not tested" if code == 0 and untested else verdict
 
 
-def _tone(report: KubeletReport) -> str:
+def _incomplete(report: RunReport) -> Iterator[str]:
+    """Why the run is not complete, if it is not."""
+    if not report.complete:
+        yield f"The run is not complete: {shown(report.reason)}."
+
+
+def _tone(report: RunReport) -> str:
     """good only for a run that judged each MUST, and met all."""
     verdicts = {one.verdict for one in report.requirements.values() if one.level == "MUST"}
-    if report.exit_code == 1:
+    if report.result_code() == 1:
         return "bad"
-    return "good" if report.exit_code == 0 and verdicts <= {"PASS", "NOT_APPLICABLE"} else "open"
+    return (
+        "good" if report.result_code() == 0 and report.complete and verdicts <= {"PASS", "NOT_APPLICABLE"} else "open"
+    )
 
 
 def _requirement(id_: str, one: Judged) -> Requirement:

@@ -12,13 +12,14 @@ from drahealth.proto.quoting import one_line, quoted
 from drahealth.suites.certifying.report.check_result import check_result
 from drahealth.suites.certifying.report.document import FORMAT, Report
 from drahealth.suites.certifying.report.history_files import read_histories
-from drahealth.suites.certifying.report.kubelet_result import KubeletReport, kubelet_result
+from drahealth.suites.certifying.report.kubelet_result import kubelet_result
 from drahealth.suites.certifying.report.reading import parse_report
 from drahealth.suites.certifying.report.results import Result
 from drahealth.suites.checking.evidence import FORMAT as EVIDENCE_FORMAT
 from drahealth.suites.checking.evidence import Evidence, EvidenceError, load_evidence
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.judging.report import VERSION as KUBELET_FORMAT
+from drahealth.suites.judging.run_report import FORMAT as RUN_FORMAT
+from drahealth.suites.judging.run_report import RunReport
 
 _FOLDER = ("report.json", "evidence.jsonl")
 """The files of a certificate that are read: a folder must have the first one."""
@@ -29,7 +30,7 @@ _HINT = "pass a file of `--report`, which drahealth check, certify and run write
 class Files:
     """What some files have."""
 
-    reports: dict[str, Report | KubeletReport] = field(default_factory=dict)
+    reports: dict[str, Report | RunReport] = field(default_factory=dict)
     """By path."""
     evidence: dict[str, Evidence] = field(default_factory=dict)
     """By path."""
@@ -47,8 +48,8 @@ class Files:
                 )
         return [self._result(path, report) for path, report in self.reports.items()]
 
-    def _result(self, path: str, report: Report | KubeletReport) -> Result:
-        if isinstance(report, KubeletReport):
+    def _result(self, path: str, report: Report | RunReport) -> Result:
+        if isinstance(report, RunReport):
             return kubelet_result(report, path, self.histories[path])
         evidence = next((one for one in self.evidence.values() if one.header == report.run), None)
         return check_result(report, evidence, path)
@@ -69,6 +70,17 @@ def read_files(paths: Sequence[Path]) -> Files:
     return found
 
 
+def read_run_report(path: Path) -> RunReport:
+    """The report of a run of scenarios. Raises ConfigurationError, which names the file and the reason."""
+    try:
+        report = _report(path, path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}", _HINT) from None
+    if not isinstance(report, RunReport):
+        raise ConfigurationError(f"{path} is no report of `drahealth run`", "pass a file of `drahealth run --report`")
+    return report
+
+
 def _read(path: Path, name: str, found: Files) -> None:
     try:
         data = path.read_bytes()
@@ -83,7 +95,7 @@ def _read(path: Path, name: str, found: Files) -> None:
     if name in found.reports:
         raise ConfigurationError(f"{path} is given twice", "pass each result once")
     found.reports[name] = report = _report(path, data)
-    if isinstance(report, KubeletReport):
+    if isinstance(report, RunReport):
         found.histories[name] = read_histories(report, path.parent)
 
 
@@ -91,7 +103,7 @@ def _is_evidence(data: bytes) -> bool:
     return EVIDENCE_FORMAT.encode() in data.partition(b"\n")[0]
 
 
-def _report(path: Path, data: bytes) -> Report | KubeletReport:
+def _report(path: Path, data: bytes) -> Report | RunReport:
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -99,11 +111,11 @@ def _report(path: Path, data: bytes) -> Report | KubeletReport:
     if not isinstance(content, dict):
         raise ConfigurationError(f"{path} has no JSON object", _HINT)
     format_ = content.get("format", content.get("report"))
-    if format_ not in (FORMAT, KUBELET_FORMAT):
-        formats = f"{FORMAT} or {KUBELET_FORMAT}"
+    if format_ not in (FORMAT, RUN_FORMAT):
+        formats = f"{FORMAT} or {RUN_FORMAT}"
         raise ConfigurationError(f"{path}: the format must be {formats}, got {quoted(format_)}", _HINT)
     try:
-        report = parse_report(data) if format_ == FORMAT else _kubelet_report(content)
+        report = parse_report(data) if format_ == FORMAT else _run_report(content)
     except ValueError as error:
         raise ConfigurationError(f"{path}: {one_line(str(error))}", _HINT) from None
     if problem := report.contradiction():
@@ -111,12 +123,12 @@ def _report(path: Path, data: bytes) -> Report | KubeletReport:
     return report
 
 
-def _kubelet_report(content: dict[str, Any]) -> KubeletReport:
+def _run_report(content: dict[str, Any]) -> RunReport:
     """The report of a run of scenarios. Raises ValueError."""
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        return TypeAdapter(KubeletReport).validate_python(content)
+        return TypeAdapter(RunReport).validate_python(content)
     except ValidationError as error:
         first = error.errors()[0]
         what = "is missing" if first["type"] == "missing" else plain(str(first["msg"]))

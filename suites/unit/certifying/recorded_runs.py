@@ -9,6 +9,7 @@ from drahealth.proto.events import Record
 from drahealth.proto.history import Header, HistoryFile, dump_lines
 from drahealth.suites.judging.report import Outcome, Run
 from drahealth.suites.judging.report import Result as Scenario
+from drahealth.suites.judging.run_report import report_of, to_json
 
 
 def as_file(records: Sequence[Record]) -> HistoryFile:
@@ -27,5 +28,5 @@ def write_run(path: Path, recorded: Mapping[str, Sequence[Record]], outcome: Out
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         scenario = Scenario(name, name.replace("_", " "), ("STATUS-01",), outcome, 1)
         run.take({**asdict(scenario), "history_file": f"{folder.name}/{file.name}", "history_sha256": digest})
-    path.write_text(run.to_json())
+    path.write_text(to_json(report_of(run, ended="2026-11-22T09:00:00+00:00")))
     return path

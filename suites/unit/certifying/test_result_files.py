@@ -17,6 +17,8 @@ from drahealth.suites.checking.evidence import Evidence, EvidenceWriter
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.report import Outcome, Run
 from drahealth.suites.judging.report import Result as Scenario
+from drahealth.suites.judging.run_report import report_of as report_of_run
+from drahealth.suites.judging.run_report import to_json as run_to_json
 from drahealth.suites.unit.certifying.certificates import certified, core_run
 from drahealth.suites.unit.certifying.reports import RERUN, failing, leave_sockets, summary_of
 from drahealth.suites.unit.checking.healthy_run import healthy_run
@@ -57,7 +59,7 @@ def write_run(path: Path, outcome: Outcome) -> Path:
     scenario = Scenario("test_a", "a status shows it", ("STATUS-01",), outcome, 1, rerun="drahealth run -k test_a")
     broken = ("STATUS-01",) if outcome == "failed" else ()
     run.take({**asdict(scenario), "problem": "expected Unhealthy" if broken else "", "broken": broken})
-    path.write_text(run.to_json())
+    path.write_text(run_to_json(report_of_run(run, ended="2026-11-22T09:00:00+00:00")))
     return path
 
 
@@ -101,14 +103,34 @@ def test_run_that_leaves_a_must_untested_is_not_good(tmp_path: Path) -> None:
     assert (result.verdict.startswith("passed, "), result.tone) == (True, "open")
 
 
-def test_interrupted_run_is_not_passed(tmp_path: Path) -> None:
+def test_run_without_its_end_is_not_passed(tmp_path: Path) -> None:
     run = json.loads(write_run(tmp_path / "run.json", "passed").read_text())
     path = tmp_path / "interrupted.json"
-    path.write_text(json.dumps(run | {"interrupted": True, "exit_code": 3}))
+    path.write_text(json.dumps(run | {"complete": False, "interrupted": True, "reason": "a signal", "exit_code": 3}))
     (result,) = results(path)
     assert (result.verdict, result.tone) == ("interrupted", "open")
-    path.write_text(json.dumps(run | {"interrupted": True}))
-    with pytest.raises(ConfigurationError, match="exit_code"):
+    assert "The run is not complete: a signal." in result.reasons
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"interrupted": True},
+        {"interrupted": True, "complete": False},
+        {"planned": 2},
+        {"planned": 2, "complete": False},
+        {"planned": 0},
+        {"run": 0},
+        {"deselected": 1},
+        {"complete": False},
+        {"exit_code": 1},
+    ],
+    ids=str,
+)
+def test_a_run_that_contradicts_itself_is_rejected(tmp_path: Path, edit: dict[str, Any]) -> None:
+    path = write_run(tmp_path / "run.json", "passed")
+    path.write_text(json.dumps(json.loads(path.read_text()) | edit))
+    with pytest.raises(ConfigurationError, match="the file was edited"):
         results(path)
 
 

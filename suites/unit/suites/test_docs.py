@@ -6,6 +6,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from drahealth.suites.judging.report import Run
+from drahealth.suites.judging.run_report import report_of, to_json
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -14,6 +17,16 @@ def test_the_generated_pages_are_up_to_date() -> None:
         [sys.executable, ROOT / "ci" / "generate-docs", "--check"], capture_output=True, text=True, check=False
     )
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_results_of_an_interrupted_run_are_not_published(tmp_path: Path) -> None:
+    run, path = Run("reference", "the reference, profile kep", interrupted=True), tmp_path / "r.json"
+    path.write_text(to_json(report_of(run, ended=None)))
+    before = (ROOT / "docs" / "results.json").read_bytes()
+    words = [sys.executable, str(ROOT / "ci" / "generate-docs"), "--results", str(path)]
+    checked = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (checked.returncode, f"{path} has no complete run" in checked.stderr) == (2, True)
+    assert (ROOT / "docs" / "results.json").read_bytes() == before
 
 
 def paths_in(row: str) -> Iterator[Path]:

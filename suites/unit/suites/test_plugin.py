@@ -47,8 +47,8 @@ def run_pytest(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 
 
 def properties(pytester: pytest.Pytester) -> list[tuple[str | None, str | None]]:
-    """The properties in the JUnit XML of a run."""
-    found = ElementTree.parse(pytester.path / "j.xml").iter("property")
+    """The properties of test cases in the JUnit XML of a run."""
+    found = ElementTree.parse(pytester.path / "j.xml").iterfind(".//testcase//property")
     return [(one.get("name"), one.get("value")) for one in found]
 
 

@@ -103,22 +103,25 @@ def test_a_cleanup_error_is_merged_into_the_result() -> None:
     assert (run.exit_code(), run.verdicts()["TERM-01"]) == (3, "ERROR")
 
 
-def test_the_report_has_all_fields() -> None:
-    passed = result("passed", "STATUS-01")
-    report = json.loads(run_of(passed).to_json())
-    assert {name: report[name] for name in report if name not in ("requirements", "scenarios")} == {
-        "report": "drahealth-report/v1",
-        "target": "reference",
-        "about": "the reference",
-        "health_api": None,
-        "exit_code": 0,
-        "interrupted": False,
-        "counts": {"passed": 1},
-    }
-    assert report["scenarios"] == [json.loads(json.dumps({**asdict(passed), "name": "test_a_0"}))]
-    assert list(report["requirements"]) == list(requirements())
-    assert report["requirements"]["STATUS-01"] == {
-        "level": "MUST",
-        "sentence": requirements()["STATUS-01"].sentence,
-        "verdict": "PASS",
-    }
+@pytest.mark.parametrize(
+    ("outcomes", "planned", "interrupted", "code"),
+    [
+        (["passed"], 2, False, 3),
+        (["failed"], 2, False, 1),
+        (["failed"], 2, True, 3),
+        ([], 2, True, 3),
+    ],
+)
+def test_a_run_without_all_results_never_exits_with_0(
+    outcomes: list[Outcome], planned: int, interrupted: bool, code: int
+) -> None:
+    run = run_of(*(result(outcome, "STATUS-01") for outcome in outcomes))
+    run.planned, run.interrupted = planned, interrupted
+    assert (run.exit_code(), run.ended_early) == (code, True)
+
+
+def test_scenarios_of_different_files_with_the_same_name_are_different_results() -> None:
+    run = Run("reference", "")
+    for folder, outcome in (("a", "failed"), ("b", "passed")):
+        run.take({**asdict(result("passed", "STATUS-01")), "id": f"{folder}::test_a", "outcome": outcome})
+    assert [one.outcome for one in run.results] == ["failed", "passed"]
