@@ -27,8 +27,8 @@ def certify_settings(
     """The settings of a certification. Raises ConfigurationError."""
     wanted = _level(level)
     file = read_profile_file(path)
-    if api_server and file.profile.driver.running:
-        raise ConfigurationError("--api-server is for a driver that drahealth starts", "leave it out")
+    if api_server and (file.profile.driver.running or file.profile.driver.cluster):
+        raise ConfigurationError("--api-server is for a driver that drahealth starts on this machine", "leave it out")
     return settings_of(
         file,
         level=wanted,

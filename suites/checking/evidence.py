@@ -44,7 +44,7 @@ class Header:
     started: str
     """RFC 3339."""
     command: tuple[str, ...]
-    """The driver's command line; empty for a driver that was already running."""
+    """The driver's command line; empty for a driver that was already running, and for one in a cluster."""
     api_server: str
     """The API server of the driver: memory, real, kubeconfig or none."""
     node: str
@@ -59,11 +59,13 @@ class Header:
     """Name of the driver profile; empty for a run without one."""
     profile_sha256: str = ""
     """Digest of the driver profile."""
+    workload: str = ""
+    """What drahealth created in a cluster to start the driver: kind, namespace and name; empty for other drivers."""
 
     @property
     def started_by_us(self) -> bool:
         """Whether the run started the driver. Otherwise its start and its end were not seen."""
-        return bool(self.command)
+        return bool(self.command or self.workload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,7 @@ def _header(data: dict[str, Any]) -> Header:
             subject=_subject(data.get("subject", "dra-driver")),
             profile=_text(data.get("profile", "")),
             profile_sha256=_text(data.get("profile_sha256", "")),
+            workload=_text(data.get("workload", "")),
         )
     except KeyError as error:
         raise EvidenceError(f"line 1: the header has no {error.args[0]}") from None

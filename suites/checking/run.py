@@ -86,6 +86,7 @@ def _writer(settings: Settings, root: Path, clock: Clock) -> EvidenceWriter:
         subject=settings.subject,
         profile=settings.profile,
         profile_sha256=settings.profile_sha256,
+        workload=settings.in_cluster.name if settings.in_cluster else "",
     )
     named = [*os.environ.items(), *settings.environment.items(), *options_in(settings.command)]
     redaction = Redaction(secrets_in(named, _exists), _host_paths(root), host) if settings.redact else None
@@ -204,7 +205,7 @@ class _Run:
         )
         work = asyncio.create_task(RUNS[experiment.name](lab), name=experiment.name)
         late = asyncio.create_task(self._late.wait())
-        longest = self._settings.seconds_of(experiment) * SLOWNESS + 30
+        longest = self._settings.seconds_of(experiment) * SLOWNESS + 30 + self._settings.start_seconds
         limit = asyncio.create_task(self._clock.sleep(longest))
         gone = asyncio.create_task(self._gone(experiment, subject))
         others = (late, limit, gone)

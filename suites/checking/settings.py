@@ -12,6 +12,7 @@ from drahealth.suites.checking.faults import Fault, TellBackend, lasting, string
 from drahealth.suites.checking.ledger import Level, SubjectKind, includes
 from drahealth.suites.checking.sandbox.declared import Helper, Sandbox
 from drahealth.suites.checking.subject.places import check_placeholders
+from drahealth.suites.checking.subject.workload import InCluster
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.api_servers.options import ApiServerKind
 
@@ -28,6 +29,8 @@ FAULTS_MISSING = "the driver profile says that faults can be caused, and declare
 """Why experiments with faults do not run: their requirements are NOT_TESTED."""
 NO_ROLLING_UPDATE = "the driver profile does not have rolling-update = true in [abilities]"
 """Why no second instance of the driver runs."""
+IN_A_POD = "the driver runs in a Pod of a cluster, with the kubelet and the API server of the cluster"
+"""Why experiments that need more control of the driver do not run."""
 
 CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 """Directories of CDI specs of a node. Source: Container Device Interface, SPEC.md, "Defaults"."""
@@ -39,7 +42,10 @@ DEADLINE = 180.0
 
 @dataclass(frozen=True)
 class Settings:
-    """One run. Either `command` starts the driver, or it runs already, in `registry_dir` or at `socket`."""
+    """One run.
+
+    Either `command` starts the driver, or `in_cluster` does, or it runs already, in `registry_dir` or at `socket`.
+    """
 
     command: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +59,10 @@ class Settings:
     node_name: str = ""
     """Node of a running driver; empty for the Node with the name of this host, if there is one."""
     kubeconfig: Path | None = None
-    """API server of a running driver; or, with `api_server="kubeconfig"`, of a driver that is started."""
+    """API server of a running driver, or of one `in_cluster`; with `api_server="kubeconfig"`, of one that `command`
+    starts."""
+    in_cluster: InCluster | None = None
+    """The Pod of the driver in the cluster of `kubeconfig`."""
     api_server: DriverApiServer = "memory"
     """API server of a driver that is started."""
     kubernetes: str | None = None
@@ -98,7 +107,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Raises ConfigurationError for contradictory settings."""
-        running = self.registry_dir or self.socket
+        running = self.registry_dir or self.socket or self.in_cluster
         if bool(self.command) == bool(running):
             raise ConfigurationError(
                 "a command and a running driver exclude each other" if running else "missing driver",
@@ -112,7 +121,8 @@ class Settings:
             raise ConfigurationError(
                 "--node-name is only for a running driver", "use {node_name} in the driver's command line"
             )
-        if not self.command and (self.environment or self.driver_name or self.api_server != "memory"):
+        named = self.driver_name and not self.in_cluster
+        if not self.command and (self.environment or named or self.api_server != "memory"):
             raise ConfigurationError(
                 "--env, --driver-name and --api-server are for a driver that drahealth starts",
                 "leave them out for a driver that runs",
@@ -138,6 +148,11 @@ class Settings:
         check_placeholders([word for words in actions for word in words], "device")
 
     @property
+    def starts(self) -> bool:
+        """Whether drahealth starts the driver."""
+        return bool(self.command or self.in_cluster)
+
+    @property
     def api_server_kind(self) -> str:
         """As the header of the evidence has it."""
         if self.command:
@@ -148,6 +163,11 @@ class Settings:
         """The usual duration of an experiment, with what the faults take."""
         each = experiment.seconds_per_fault or 0.0
         return experiment.seconds + sum(fault.seconds + each for fault in self.faults_of(experiment))
+
+    @property
+    def start_seconds(self) -> float:
+        """The longest time from the start of the driver until it must run, besides the time of the experiments."""
+        return self.in_cluster.limit + self.grace if self.in_cluster else 0.0
 
     def faults_of(self, experiment: Experiment) -> tuple[Fault, ...]:
         """The faults that an experiment causes."""
@@ -161,8 +181,10 @@ class Settings:
         """Why an experiment cannot run with these settings; empty if it can."""
         if self.only and experiment.name not in self.only:
             return NOT_ASKED
-        if "start" in experiment.needs and not self.command:
+        if "start" in experiment.needs and not self.starts:
             return "the driver was not started by drahealth"
+        if self.in_cluster and "start" in experiment.needs and not experiment.in_a_pod:
+            return IN_A_POD
         if "gateway" in experiment.needs and (not self.command or self.api_server == "none"):
             return "drahealth does not control the API server of the driver"
         if "rolling-update" in experiment.needs and not self.rolling_update:

@@ -23,9 +23,10 @@ _READY_INTERVAL = 0.1
 class KubeClient:
     """A client of a real API server. If the server is unreachable, calls raise `ApiError` 503."""
 
-    def __init__(self, connection: "KubeConnection", fields: str = "") -> None:
+    def __init__(self, connection: "KubeConnection", fields: str = "", labels: str = "") -> None:
         self._connection = connection
-        self._selected = {"fieldSelector": fields} if fields else {}
+        selectors = {"fieldSelector": fields, "labelSelector": labels}
+        self._selected = {name: selector for name, selector in selectors.items() if selector}
 
     @classmethod
     async def from_kubeconfig(cls, path: Path | str, context: str | None = None) -> "KubeClient":
@@ -43,9 +44,9 @@ class KubeClient:
 
         return cls(KubeConnection(access))
 
-    def selecting(self, fields: str) -> "KubeClient":
-        """The same client, limited to objects that match this field selector. Do not close it."""
-        return KubeClient(self._connection, fields)
+    def selecting(self, fields: str = "", *, labels: str = "") -> "KubeClient":
+        """The same client, limited to objects that match these selectors. Do not close it."""
+        return KubeClient(self._connection, fields, labels)
 
     @property
     def connection(self) -> "KubeConnection":

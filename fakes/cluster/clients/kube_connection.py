@@ -6,7 +6,7 @@ It builds the requests itself, because the official client's way to send a plain
 import ipaddress
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -50,6 +50,12 @@ class KubeConnection:
 
     async def lines(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[dict[str, Any], None]:
         """The JSON objects of a streamed answer; ends when the server ends it or stops."""
+        async with aclosing(self.text_lines(path, query)) as found:
+            async for line in found:
+                yield json.loads(line)
+
+    async def text_lines(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
+        """The lines of a streamed answer, such as a log; ends when the server ends it or stops. Raises `ApiError`."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_TIMEOUT)
         with self._reaching():
             response = await self._request("GET", path, query, None, await self._access.headers(), timeout)
@@ -60,7 +66,7 @@ class KubeConnection:
             self._streams.append(response.content)
             try:
                 while line := await _line(response):
-                    yield json.loads(line)
+                    yield line
             finally:
                 self._streams.remove(response.content)
 

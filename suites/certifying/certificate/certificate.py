@@ -94,6 +94,8 @@ def _text(certificate: Certificate, summary: Summary, evidence: Evidence) -> str
     parts = [what, certificate.driver or f"driver profile {one_line(evidence.header.profile)}"]
     if summary.running:
         parts.append("driver not started by drahealth")
+    if evidence.header.workload:
+        parts.append(f"driver in a cluster ({one_line(evidence.header.workload)})")
     if waived := summary.of_any(Verdict.WAIVED):
         parts.append(f"waived {' + '.join(one.requirement.id for one in waived)}")
     if is_device_plugin:

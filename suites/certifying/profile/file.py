@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,11 @@ from drahealth.suites.certifying.profile.model import (
     DriverSection,
     HelperSection,
 )
-from drahealth.suites.certifying.profile.pod import PodStart, objects_beside, pod_start
+from drahealth.suites.certifying.profile.pod import PodStart, objects_beside, pod_start, workload
 from drahealth.suites.certifying.profile.toml_document import toml_document
 from drahealth.suites.checking.faults import strings
 from drahealth.suites.checking.subject.places import NAMES, placeholders_in
+from drahealth.suites.checking.subject.workload import namespace_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,9 @@ class ProfileFile:
     claim: tuple[Object, ...]
     """The user's claims with their DeviceClasses; empty for claims of drahealth."""
     pod: PodStart | None = None
-    """What the container of the driver's Pod starts; None without a Pod."""
+    """What the container of the driver's Pod starts; None without a Pod, and in a cluster."""
+    workload: Object | None = None
+    """The object with the driver's Pod, for a cluster; None without one."""
 
     @property
     def name(self) -> str:
@@ -77,10 +81,13 @@ def read_profile(path: Path) -> ProfileFile:
     if problems:
         raise FileError(str(path), problems)
     objects = tuple(one for name in profile.api_server.objects for one in api_objects(folder / name))
-    pod = None
-    if name := profile.driver.pod:
+    pod, made = None, None
+    if (name := profile.driver.pod) and profile.driver.cluster:
+        made = workload(folder / name, profile.driver.container)
+        objects = objects_beside(folder / name, namespace_of(made))
+    elif name:
         pod = pod_start(folder / name, profile.driver.container, objects)
-        objects = (*objects, *objects_beside(folder / name, pod))
+        objects = (*objects, *objects_beside(folder / name, pod.namespace))
     return ProfileFile(
         path,
         hashlib.sha256(content).hexdigest(),
@@ -88,6 +95,7 @@ def read_profile(path: Path) -> ProfileFile:
         objects if profile.api_server.kind != "none" or profile.api_server.kubeconfig else (),
         claim_objects([folder / name for name in profile.claim.manifests]),
         pod,
+        made,
     )
 
 
@@ -127,8 +135,11 @@ def _mistakes(document: Document, folder: Path) -> Iterator[Finding]:
 
 def _pod_mistakes(data: dict[str, Any], folder: Path) -> Iterator[Finding]:
     """Mistakes in the manifest of the driver's Pod, and a missing command."""
-    given = valid_fields(DriverSection, data.get("driver"), ["pod", "container", "command"])
+    given = valid_fields(DriverSection, data.get("driver"), ["pod", "container", "command", "cluster"])
     if not (name := given.get("pod")):
+        return
+    if given.get("cluster"):
+        yield from _file(folder / name, partial(_read_workload, given.get("container", "")), ("driver", "pod"))
         return
     names = valid_fields(ApiServerSection, data.get("api-server"), ["objects"]).get("objects", ())
     starts: list[PodStart] = []
@@ -138,7 +149,7 @@ def _pod_mistakes(data: dict[str, Any], folder: Path) -> Iterator[Finding]:
             objects = [one for each in names for one in api_objects(folder / each)]
             path = path.absolute()
         starts.append(pod_start(path, given.get("container", ""), objects))
-        objects_beside(path, starts[0])
+        objects_beside(path, starts[0].namespace)
 
     place: Place = ("driver", "pod")
     yield from _file(folder / name, reading, place)
@@ -147,6 +158,11 @@ def _pod_mistakes(data: dict[str, Any], folder: Path) -> Iterator[Finding]:
             yield place, f"the container has no command; set command of [driver], as image {start.image} has it"
         for word in (*start.command, *start.arguments, *start.environment.values()):
             yield from _placeholders(word, place)
+
+
+def _read_workload(container: str, path: Path) -> None:
+    """Raises FileError for mistakes in the manifest of a Pod for a cluster, and OSError."""
+    objects_beside(path, namespace_of(workload(path, container)))
 
 
 def _fault_mistakes(data: Any, folder: Path) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ from drahealth.suites.certifying.profile.values import (
 from drahealth.suites.checking.sandbox.declared import NAMESPACES, READY_LIMIT, Namespace
 from drahealth.suites.checking.settings import GRACE
 from drahealth.suites.checking.subject.places import placeholders_in
+from drahealth.suites.checking.subject.workload import START_LIMIT
 
 FORMAT: Literal["driver-profile/v1"] = "driver-profile/v1"
 
@@ -50,6 +51,21 @@ class RunningDriver(Section):
         return self
 
 
+class ClusterSection(Section):
+    """A cluster in which the Pod of the driver runs, and the node of the Pod."""
+
+    kubeconfig: Text
+    """Access to the cluster, in which drahealth creates the objects of `pod`, and deletes them at the end."""
+    node: Text
+    """Name of the node."""
+    root: Text = "/"
+    """Where the root directory of the node is on this machine; / on the node itself."""
+    kubelet_dir: Text = "/var/lib/kubelet"
+    """The root directory of the kubelet, on the node."""
+    limit: Seconds = START_LIMIT
+    """Longest time until the Pod is Ready."""
+
+
 class DriverSection(Section):
     """[driver]: how to start the driver, or where it runs."""
 
@@ -64,6 +80,10 @@ class DriverSection(Section):
     volumes, and the command if there is no other."""
     container: StrictStr = ""
     """Name of the container in the Pod; default: the first one."""
+    cluster: ClusterSection | None = Field(
+        default=None, examples=[{"kubeconfig": "~/.kube/config", "node": "kind-control-plane", "root": "/mnt/node"}]
+    )
+    """The cluster in which the Pod runs; without it, a process of this machine has the command of the container."""
     running: RunningDriver | None = Field(
         default=None, examples=[{"registry-dir": "/var/lib/kubelet/plugins_registry"}]
     )
@@ -83,6 +103,14 @@ class DriverSection(Section):
             raise ValueError("container needs pod")
         if self.kind == "device-plugin" and (self.running or self.name):
             raise ValueError("a device plugin needs a command or a pod, and cannot have running or name")
+        if self.cluster and not self.pod:
+            raise ValueError("cluster needs pod")
+        if self.cluster and self.kind == "device-plugin":
+            raise ValueError("a device plugin cannot have cluster: it is registered with the kubelet of its node")
+        given = self.model_fields_set & {"command", "environment", "working_directory", "grace"}
+        if self.cluster and given:
+            names = ", ".join(sorted(name.replace("_", "-") for name in given))
+            raise ValueError(f"a driver in a cluster cannot have {names}; set it in the manifest")
         started = self.model_fields_set & {"environment", "working_directory", "grace", "name"}
         if self.running and started:
             names = ", ".join(sorted(name.replace("_", "-") for name in started))
@@ -205,6 +233,9 @@ class DriverProfile(Section):
         starting = next((one.name for one in self.fault if one.starts_the_driver), None)
         if self.driver.running and starting:
             raise ValueError(f"fault {starting} starts the driver again, but drahealth does not start this driver")
+        environment = (one.name for one in self.fault for action in one.actions.values() if action.environment)
+        if self.driver.cluster and (name := next(environment, None)):
+            raise ValueError(f"fault {name} has environment, which drahealth cannot change in a cluster")
         return self
 
     @model_validator(mode="after")
@@ -230,4 +261,6 @@ class DriverProfile(Section):
             raise ValueError('the volumes of a Pod need the namespace "mount"')
         if self.driver.running and (self.sandbox or self.helper):
             raise ValueError("[sandbox] and [[helper]] are for a driver that drahealth starts")
+        if self.driver.cluster and (self.sandbox or self.helper or self.api_server.model_fields_set):
+            raise ValueError("[sandbox], [[helper]] and [api-server] are for a driver that runs on this machine")
         return self

@@ -41,21 +41,34 @@ def pod_start(path: Path, container: str, objects: Sequence[Object]) -> PodStart
 
     ConfigMaps and Secrets come from the same file, and from `objects`. Raises FileError, and OSError.
     """
-    found = list(documents(read(path), str(path)))
-    with_pods = [one for one in found if isinstance(one.data, dict) and one.data.get("kind") in KINDS]
+    data = [one.data for one in documents(read(path), str(path)) if isinstance(one.data, dict)]
+    others = [*objects, *(one for one in data if one.get("kind") not in KINDS)]
+    return _Reading(_only_pod(path), others).start(container)
+
+
+def _only_pod(path: Path) -> Document:
+    found = [one for one in documents(read(path), str(path)) if isinstance(one.data, dict)]
+    with_pods = [one for one in found if one.data.get("kind") in KINDS]
     if len(with_pods) != 1:
         where = with_pods[1] if with_pods else Document({}, str(path), {(): 1})
         raise where.error([(("kind",), f"the file must have one object of {', '.join(KINDS)}, got {len(with_pods)}")])
-    others = [*objects, *(one.data for one in found if one is not with_pods[0] and isinstance(one.data, dict))]
-    return _Reading(with_pods[0], others).start(container)
+    return with_pods[0]
 
 
-def objects_beside(path: Path, start: PodStart) -> tuple[Object, ...]:
+def objects_beside(path: Path, namespace: str) -> tuple[Object, ...]:
     """The other objects of the file, and the namespace of the Pod. Raises FileError, and OSError."""
     found = tuple(one for one in api_objects(path) if one["kind"] not in KINDS)
-    if start.namespace == "default":
+    names = {one["metadata"].get("name") for one in found if one["kind"] == "Namespace"}
+    if namespace in {"default", *names}:
         return found
-    return ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": start.namespace}}, *found)
+    return ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}, *found)
+
+
+def workload(path: Path, container: str) -> Object:
+    """The only object with a Pod in a file, which must have this container. Raises FileError, and OSError."""
+    found = _only_pod(path)
+    _Reading(found, ()).number(container)
+    return dict(found.data)
 
 
 class _Reading:
@@ -68,14 +81,19 @@ class _Reading:
         self._metadata = self._value(("metadata",), dict, {})
         self._spec = self._value(self._at, dict, {})
 
-    def start(self, name: str) -> PodStart:
+    def number(self, name: str) -> int:
+        """The number of the container with this name; of the first one without a name."""
         containers = self._value((*self._at, "containers"), list, [])
         names = [one.get("name") if isinstance(one, dict) else None for one in containers]
         if name and name not in names:
             self._fail((*self._at, "containers"), f"there is no container {name!r}")
         if not containers:
             self._fail((*self._at, "containers"), "the Pod has no container")
-        number = names.index(name) if name else 0
+        return names.index(name) if name else 0
+
+    def start(self, name: str) -> PodStart:
+        number = self.number(name)
+        containers = self._value((*self._at, "containers"), list, [])
         at = (*self._at, "containers", number)
         self._value(at, dict, {})
         environment = dict(self._environment(at))

@@ -7,6 +7,10 @@ from drahealth.suites.certifying.profile.model import HelperSection, RunningDriv
 from drahealth.suites.checking.ledger import Level
 from drahealth.suites.checking.sandbox.declared import SERVICE_ACCOUNT_DIR, Helper, Sandbox, Volume
 from drahealth.suites.checking.settings import CDI_DIRS, DEADLINE, DriverApiServer, Settings
+from drahealth.suites.checking.subject.workload import InCluster
+
+PODS_MARGIN = 30.0
+"""Seconds beyond the grace of a Pod in which a cluster ends it."""
 
 
 def settings_of(
@@ -25,16 +29,21 @@ def settings_of(
     if file.pod:
         command = (*(driver.command or file.pod.command), *file.pod.arguments)
         environment = {**file.pod.environment, **environment}
+    in_cluster = _in_cluster(file)
+    api_kubeconfig = profile.api_server.kubeconfig if kind == "kubeconfig" else running.kubeconfig
+    if driver.cluster:
+        api_kubeconfig = driver.cluster.kubeconfig
     return Settings(
         command=command,
         subject="device-plugin" if driver.kind == "device-plugin" else "dra-driver",
         environment=environment,
         driver_name=driver.name,
         working_directory=file.folder / driver.working_directory if command else None,
-        grace=driver.grace,
+        grace=in_cluster.grace + PODS_MARGIN if in_cluster else driver.grace,
         registry_dir=_path(file, running.registry_dir),
         socket=_path(file, running.socket),
-        kubeconfig=_path(file, profile.api_server.kubeconfig if kind == "kubeconfig" else running.kubeconfig),
+        kubeconfig=_path(file, api_kubeconfig),
+        in_cluster=in_cluster,
         node_name=running.node_name,
         cdi_dirs=tuple(file.folder / name for name in running.cdi_dirs) or CDI_DIRS,
         api_server=kind,
@@ -44,7 +53,7 @@ def settings_of(
         claim_devices=profile.claim.devices,
         sandbox=_sandbox(file),
         helpers=tuple(_helper(one) for one in profile.helper),
-        sequential=not profile.abilities.several_processes,
+        sequential=not profile.abilities.several_processes or in_cluster is not None,
         faults=tuple(one.fault(file.folder) for one in profile.fault),
         can_break=profile.abilities.faults,
         rolling_update=profile.abilities.rolling_update,
@@ -53,6 +62,20 @@ def settings_of(
         level=level,
         profile=file.name,
         profile_sha256=file.sha256,
+    )
+
+
+def _in_cluster(file: ProfileFile) -> InCluster | None:
+    section = file.profile.driver.cluster
+    if section is None or file.workload is None:
+        return None
+    return InCluster(
+        file.workload,
+        section.node,
+        root=file.folder / Path(section.root).expanduser(),
+        kubelet_dir=section.kubelet_dir,
+        limit=section.limit,
+        container=file.profile.driver.container,
     )
 
 

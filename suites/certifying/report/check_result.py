@@ -57,7 +57,10 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
         yield grade, shown(", ".join(names))
     if run.profile:
         yield "driver profile", shown(run.profile)
-    yield "command", shown(join(run.command)) if run.command else "a driver that was already running"
+    if run.workload:
+        yield "started as", f"{shown(run.workload)} in a cluster"
+    else:
+        yield "command", shown(join(run.command)) if run.command else "a driver that was already running"
     yield "API server", shown(run.api_server)
     yield "started", shown(run.started)
     yield "drahealth", shown(run.drahealth)

@@ -11,7 +11,7 @@ from drahealth.proto.events import (
 from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.processes import crashes, exit_text
-from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed
+from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
 
 _MIB = 1024 * 1024
 OUTPUT_LIMIT = 10 * _MIB
@@ -52,6 +52,8 @@ def driver_ends_without_sockets(evidence: Evidence) -> Finding:
 )
 def children_end_with_the_driver(evidence: Evidence) -> Finding:
     """No child process runs 10 s after the driver's exit."""
+    if evidence.header.workload:
+        return not_applicable("the driver ran in a Pod: the kubelet ends all processes of a container")
     ended = next(evidence.of(ChildrenEnded, "end"), None)
     if ended is None:
         return not_tested("the driver did not exit after SIGTERM by itself")

@@ -44,10 +44,11 @@ async def driver_restart(lab: Lab) -> None:
 async def restarted(lab: Lab, environment: Mapping[str, str] | None = None, *, kill: bool = True) -> Plugin:
     """The driver after an end and a start, with further variables, and registered.
 
-    The sockets of a killed process remain, and are ignored. Without `kill` the driver gets SIGTERM.
+    The sockets of a killed process remain, and are ignored. Without `kill` the driver gets SIGTERM, and so does one in
+    a Pod: its workload is deleted, and created again.
     """
     sockets = set(find_sockets(lab.subject.places.registry_dir))
-    await (killed(lab) if kill else terminated(lab))
+    await (killed(lab) if kill and not lab.subject.launch else terminated(lab))
     await lab.subject.start(environment)
     return await registered(lab, await described(lab, SOCKET_LIMIT, sockets))
 

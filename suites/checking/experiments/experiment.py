@@ -51,5 +51,8 @@ class Experiment:
     """What it is done to."""
     scope: Level = "check"
     """The smallest level that runs it."""
+    in_a_pod: bool = False
+    """Whether it can start or end a driver whose Pod drahealth creates in a cluster. Only for those that need
+    `start`."""
     seconds_per_fault: float | None = None
     """What it needs for each fault that lasts, besides the times of the fault; None if it causes all faults."""

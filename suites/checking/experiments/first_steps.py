@@ -44,7 +44,7 @@ async def described(lab: Lab, limit: float, known: Collection[Socket] = ()) -> F
     directory, only = subject.places.registry_dir, subject.places.socket
 
     def suits(socket: Socket) -> bool:
-        return socket not in known and (only is None or socket.path.name == only.name)
+        return socket not in known and socket not in subject.others and (only is None or socket.path.name == only.name)
 
     settle = 0.0 if subject.started_by_us or only else _SETTLE
     discovery = Discovery(directory, subject.clock, lab.record, suits=suits, settle=settle)

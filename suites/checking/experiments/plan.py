@@ -88,6 +88,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 *("claims", "slow-prepare", "reregistration"),
             ),
             ends_driver=True,
+            in_a_pod=True,
         ),
         Experiment(
             "refused-registration",
@@ -102,7 +103,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Delete a ResourceSlice, and wait until the driver publishes it again.",
             "restarted",
             30,
-            frozenset({"start", "gateway"}),
+            frozenset({"start", "api-server"}),
+            in_a_pod=True,
         ),
         Experiment(
             "driver-restart",
@@ -112,6 +114,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             frozenset({"start", "claim"}),
             after=("slice-deletion",),
             ends_driver=True,
+            in_a_pod=True,
         ),
         Experiment(
             "api-server-down",

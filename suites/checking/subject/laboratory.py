@@ -1,7 +1,9 @@
 """Makes the subjects of a run: directories, API servers and gateways for each driver process."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+import fcntl
+import os
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from socket import gethostname
@@ -19,13 +21,15 @@ from drahealth.suites.checking.sandbox.running import RunningSandbox, sandbox
 from drahealth.suites.checking.settings import Settings
 from drahealth.suites.checking.subject.adapters import AdaptersOf, Surroundings
 from drahealth.suites.checking.subject.cluster import Cluster, cluster
+from drahealth.suites.checking.subject.driver_pod import DriverPod
 from drahealth.suites.checking.subject.gateway import Bind, Gateway, bound_here
 from drahealth.suites.checking.subject.helper_process import HelperProcess, Helpers
 from drahealth.suites.checking.subject.kubelet_setup import KubeletSetup
-from drahealth.suites.checking.subject.objects import create_objects
+from drahealth.suites.checking.subject.objects import create_objects, with_placeholders
 from drahealth.suites.checking.subject.places import Places
 from drahealth.suites.checking.subject.private_places import private_folders, private_places
 from drahealth.suites.checking.subject.subject import Subject
+from drahealth.suites.checking.subject.workload import PROCESS_LABEL, RUN_LABEL, InCluster
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.api_servers.options import DEFAULT_KUBERNETES, ApiServerKind
 from drahealth.suites.targets.api_servers.server import ApiServerProcess
@@ -66,9 +70,12 @@ async def laboratory(
     """
     async with AsyncExitStack() as stack:
         found = {}
-        others = await _cluster(settings, stack)
+        others = await _cluster(settings, root, stack)
         for number, label in enumerate(processes):
-            if settings.command:
+            if settings.in_cluster:
+                assert others
+                subject = await _deployed(settings, settings.in_cluster, label, clock, records, others)
+            elif settings.command:
                 subject = await _started(settings, label, root / str(number), clock, records, stack, others)
             else:
                 subject = await _running(settings, label, clock, records, stack)
@@ -80,12 +87,65 @@ async def laboratory(
         yield found
 
 
-async def _cluster(settings: Settings, stack: AsyncExitStack) -> Cluster | None:
-    """The user's cluster, if it is the API server of drivers that drahealth starts."""
-    if settings.api_server != "kubeconfig":
+async def _cluster(settings: Settings, root: Path, stack: AsyncExitStack) -> Cluster | None:
+    """The user's cluster, if it is the API server of drivers that drahealth starts, or if they run there."""
+    declared = settings.in_cluster
+    if settings.api_server != "kubeconfig" and not declared:
         return None
     assert settings.kubeconfig
-    return await stack.enter_async_context(cluster(settings.kubeconfig, [dict(one) for one in settings.objects]))
+    objects = [dict(one) for one in settings.objects]
+    if declared is None:
+        return await stack.enter_async_context(cluster(settings.kubeconfig, root, objects))
+    places = declared.places(settings.driver_name)
+    stack.enter_context(locked(places, declared.node))
+    kinds = [*objects, dict(declared.workload)]
+    found = await stack.enter_async_context(cluster(settings.kubeconfig, root, kinds, pods=True))
+    await found.use_node(declared.node)
+    await create_objects(found.api, settings.objects, places, found.add)
+    return found
+
+
+@contextmanager
+def locked(places: Places, node: str) -> Generator[None, None, None]:
+    """Keeps other runs away from the drivers of a node. Raises ConfigurationError.
+
+    Drivers lock the directories of plugins, so this is a lock of the kubelet's own directory.
+    """
+    try:
+        list(places.registry_dir.iterdir())
+        lock = os.open(places.kubelet_dir, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        what = f"cannot read {places.registry_dir}: {error.strerror}"
+        raise ConfigurationError(
+            what, f"set root to where the directories of node {node} are on this machine"
+        ) from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigurationError(f"another run certifies a driver on node {node}", "wait for its end") from None
+        yield
+    finally:
+        os.close(lock)
+
+
+async def _deployed(
+    settings: Settings, declared: InCluster, label: Process, clock: Clock, records: Records, others: Cluster
+) -> Subject:
+    """A driver that drahealth starts in a Pod. Its kubelet and its API server are those of the cluster."""
+    places = declared.places(settings.driver_name)
+    workload = with_placeholders(declared.workload, places.placeholders())
+    labels = {RUN_LABEL: others.run, PROCESS_LABEL: label}
+    return Subject(
+        label,
+        places,
+        clock,
+        records.of_current,
+        record_exit=partial(records.of_process, label),
+        api=others.api,
+        shares_api=True,
+        launch=partial(DriverPod.start, others.api, declared, workload, labels, clock),
+    )
 
 
 async def _add_faults(subject: Subject, settings: Settings, adapters: AdaptersOf, stack: AsyncExitStack) -> None:

@@ -31,7 +31,7 @@ async def create_objects(
     Placeholders in texts are replaced. Raises ConfigurationError if the API server rejects an object, and HarnessError
     if it does not serve a kind in time.
     """
-    objects = [_filled(one, places.placeholders()) for one in given]
+    objects = [with_placeholders(one, places.placeholders()) for one in given]
     custom = set[tuple[str, str]]()
     for one in sorted(objects, key=_order):
         try:
@@ -106,11 +106,11 @@ async def _create_node(api: ListWatch, name: str, created: Created) -> None:
             raise
 
 
-def _filled(value: Any, values: Mapping[str, str]) -> Any:
+def with_placeholders(value: Any, values: Mapping[str, str]) -> Any:
     """A JSON value with the placeholders in its texts replaced."""
     if isinstance(value, str):
         return filled(value, values)
     if isinstance(value, Mapping):
-        found: Object = {key: _filled(one, values) for key, one in value.items()}
+        found: Object = {key: with_placeholders(one, values) for key, one in value.items()}
         return found
-    return [_filled(one, values) for one in value] if isinstance(value, list | tuple) else value
+    return [with_placeholders(one, values) for one in value] if isinstance(value, list | tuple) else value

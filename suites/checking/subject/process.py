@@ -6,19 +6,11 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from drahealth.proto.quoting import printable_lines
+from drahealth.suites.checking.subject.kept_output import LINE_LIMIT, KeptOutput
 from drahealth.suites.errors import ConfigurationError
-
-FIRST_LINES = 10
-"""Number of the first lines of output that are kept: many programs begin with the cause, and then print their usage."""
-OUTPUT_LINES = 20
-"""Number of the last lines of output that are kept."""
-LINE_LIMIT = 1000
-"""Characters of a line that are kept."""
 
 _GUARD = Path(__file__).with_name("guard.py")
 
@@ -41,10 +33,7 @@ class DriverProcess:
         """The process id, in a sandbox that of its process namespace."""
         self.output_bytes = 0
         """The size of its output so far."""
-        self._first: list[bytes] = []
-        self._lines: deque[bytes] = deque(maxlen=OUTPUT_LINES)
-        self._left_out = 0
-        """Number of lines between the first and the last ones."""
+        self._kept = KeptOutput()
         self._stopped = False
         self._changed = asyncio.Event()
         """Set at the next stop, continuation or end."""
@@ -149,9 +138,7 @@ class DriverProcess:
 
     def output(self) -> tuple[str, ...]:
         """The first and the last lines of its output. A line in brackets stands for those between them."""
-        more = [f"[{self._left_out} more lines]".encode()] if self._left_out else []
-        texts = (line.decode(errors="replace") for line in (*self._first, *more, *self._lines))
-        return tuple(printable_lines(text)[:LINE_LIMIT] for text in texts if text.strip())
+        return self._kept.texts()
 
     async def close(self) -> int:
         """Kills it and its descendants, if they still run. Returns how many children outlived it until now."""
@@ -188,19 +175,12 @@ class DriverProcess:
         while data := await self._guard.stdout.read(2**16):
             self.output_bytes += len(data)
             *lines, rest = (rest + data).split(b"\n")
-            self._keep(lines)
+            self._kept.add(lines)
             for line in lines:
                 self._on_line(line.decode(errors="replace"))
             rest = rest[: 4 * LINE_LIMIT]
         if rest:
-            self._keep([rest])
-
-    def _keep(self, lines: list[bytes]) -> None:
-        first = max(FIRST_LINES - len(self._first), 0)
-        self._first += (line[: 4 * LINE_LIMIT] for line in lines[:first])
-        last = lines[first:]
-        self._left_out += max(len(self._lines) + len(last) - OUTPUT_LINES, 0)
-        self._lines.extend(line[: 4 * LINE_LIMIT] for line in last[-OUTPUT_LINES:])
+            self._kept.add([rest])
 
 
 def _present_folder() -> str:

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.manager.registration import Socket, find_sockets
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import (
     ApiServerSwitched,
@@ -28,6 +29,7 @@ from drahealth.suites.checking.outcomes import Incomplete
 from drahealth.suites.checking.output_text import output_text
 from drahealth.suites.checking.sandbox.running import RunningSandbox
 from drahealth.suites.checking.subject.adapters import Adapters
+from drahealth.suites.checking.subject.driver_pod import KILLED, DriverPod
 from drahealth.suites.checking.subject.gateway import Gateway
 from drahealth.suites.checking.subject.helper_process import Helpers
 from drahealth.suites.checking.subject.kubelet_setup import KubeletSetup
@@ -35,6 +37,8 @@ from drahealth.suites.checking.subject.places import Places, filled, placeholder
 from drahealth.suites.checking.subject.process import DriverProcess
 from drahealth.suites.checking.subject.socket_files import socket_files
 
+Launch = Callable[[], Awaitable[DriverPod]]
+"""Starts a driver in a Pod."""
 CHILDREN_LIMIT = 10.0
 """Seconds that the children of a terminated driver have to end after it."""
 
@@ -62,6 +66,7 @@ class Subject:
         helpers: Helpers | None = None,
         kubelet_setup: KubeletSetup | None = None,
         shares_api: bool = False,
+        launch: Launch | None = None,
     ) -> None:
         self.label = label
         self.faults: tuple[Fault, ...] = ()
@@ -73,6 +78,8 @@ class Subject:
         self.api = api
         """A client of its API server that does not pass the gateway; None without an API server."""
         self.shares_api = shares_api or not command
+        self.launch = launch
+        """Starts the driver in a Pod of a cluster; None for a program of this machine."""
         """Whether its API server belongs to others, as that of a driver that was started by others."""
         self.kept = AsyncExitStack()
         """What lives as long as the subject: closed after its process has ended."""
@@ -91,8 +98,11 @@ class Subject:
         """The programs that the driver dials."""
         self.kept.push_async_callback(self.helpers.close)
         self.foreign_sockets = frozenset[Path]()
-        """Sockets that existed before the driver first started: of its helpers, and of scripted backends."""
-        self._process: DriverProcess | None = None
+        """Sockets that existed before the driver first started: of its helpers, of scripted backends, and of other
+        drivers on its node."""
+        self.others = frozenset[Socket]()
+        """Registration sockets of other drivers on the node of a driver in a Pod."""
+        self._process: DriverProcess | DriverPod | None = None
         self._exit: asyncio.Task[ProcessExited] | None = None
         self._children: asyncio.Task[None] | None = None
         self._began = 0.0
@@ -103,7 +113,7 @@ class Subject:
     @property
     def started_by_us(self) -> bool:
         """Whether drahealth starts and ends it."""
-        return bool(self._command)
+        return bool(self._command or self.launch)
 
     @property
     def placeholders(self) -> frozenset[str]:
@@ -164,11 +174,17 @@ class Subject:
         if not self._process:
             folders = (self.places.plugins_dir, self.places.device_plugins_dir)
             self.foreign_sockets = frozenset(path for folder in folders for path in socket_files(folder))
+            if self.launch:
+                self.others = frozenset(find_sockets(self.places.registry_dir))
         values = self.places.placeholders()
         argv = [filled(word, values) for word in self._command]
-        given = {name: filled(value, values) for name, value in self._environment.items()}
-        variables = {**os.environ, **self.places.environment(), **given, **(more or {})}
-        process = await DriverProcess.start(argv, variables, self._folder, entry=self.entry)
+        process: DriverProcess | DriverPod
+        if self.launch:
+            process = await self.launch()
+        else:
+            given = {name: filled(value, values) for name, value in self._environment.items()}
+            variables = {**os.environ, **self.places.environment(), **given, **(more or {})}
+            process = await DriverProcess.start(argv, variables, self._folder, entry=self.entry)
         self._process = process
         self._began = self.clock.now()
         self._signal = None
@@ -181,9 +197,12 @@ class Subject:
         if number not in (signal.SIGSTOP, signal.SIGCONT):
             self._signal = number
         self._record(SignalSent(self.label, number.name))
-        self._process.signal(number)
-        if number is signal.SIGSTOP:
-            await self._process.stopped()
+        if isinstance(self._process, DriverPod):
+            await self._process.signal(number)
+        else:
+            self._process.signal(number)
+            if number is signal.SIGSTOP:
+                await self._process.stopped()
 
     async def exited(self) -> ProcessExited:
         """Waits until the driver's process has ended."""
@@ -242,9 +261,13 @@ class Subject:
             await self.children_ended()
         await self.kept.aclose()
 
-    async def _watch(self, process: DriverProcess) -> ProcessExited:
+    async def _watch(self, process: DriverProcess | DriverPod) -> ProcessExited:
         code, children = await process.exited()
-        if self._signal is signal.SIGTERM:
+        if isinstance(process, DriverPod):
+            if code == KILLED and self._signal is signal.SIGTERM:  # by the kubelet, after the grace of the Pod
+                self._record(SignalSent(self.label, signal.SIGKILL.name))
+            await process.close()
+        elif self._signal is signal.SIGTERM:
             self._children = asyncio.create_task(self._end_children(process, children))
         else:
             await process.close()

@@ -119,13 +119,13 @@ async def test_unreachable_cluster_is_an_error_of_the_environment(tmp_path: Path
     async with api_server("memory", tmp_path) as server:
         kubeconfig = await server.kubeconfig()
     with pytest.raises(HarnessError, match="cannot reach the API server"):
-        async with cluster(kubeconfig):
+        async with cluster(kubeconfig, tmp_path):
             raise AssertionError
 
 
 async def test_unreadable_kubeconfig_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="none"):
-        async with cluster(tmp_path / "none"):
+        async with cluster(tmp_path / "none", tmp_path):
             raise AssertionError
 
 
@@ -140,7 +140,7 @@ async def test_unreadable_kubeconfig_is_rejected(tmp_path: Path) -> None:
 async def test_missing_permissions_are_named(tmp_path: Path, forbidden: set[str], words: str) -> None:
     async with restricted(tmp_path, forbidden) as kubeconfig:
         with pytest.raises(ConfigurationError, match=f"no permission to {words}"):
-            async with cluster(kubeconfig, [CONFIG]):
+            async with cluster(kubeconfig, tmp_path, [CONFIG]):
                 raise AssertionError
 
 

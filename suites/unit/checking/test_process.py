@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from drahealth.suites.checking.subject import guard
-from drahealth.suites.checking.subject.process import FIRST_LINES, OUTPUT_LINES, DriverProcess
+from drahealth.suites.checking.subject.kept_output import FIRST_LINES, OUTPUT_LINES
+from drahealth.suites.checking.subject.process import DriverProcess
 from drahealth.suites.errors import ConfigurationError
 
 CHILD_IN_ITS_OWN_SESSION = """
