@@ -142,7 +142,10 @@ class DraPlugin:
     def _device(self, device: Any) -> PreparedDevice:
         share = device.share_id if "share_id" in device.DESCRIPTOR.fields_by_name and device.share_id else None
         name = DeviceId(self.driver, device.pool_name, device.device_name)
-        return PreparedDevice(name, tuple(device.request_names), tuple(device.cdi_device_ids), share)
+        requests = tuple(device.request_names)
+        if self._profile.subrequests == "as their request":
+            requests = tuple(dict.fromkeys(request.partition("/")[0] for request in requests))
+        return PreparedDevice(name, requests, tuple(device.cdi_device_ids), share)
 
     async def _call(self, method: Any, claims: Sequence[ClaimRef], what: str) -> Mapping[str, Any]:
         try:

@@ -86,6 +86,10 @@ class Profile:
     """Devices of an entry with a request: only those of the request, all of the claim, or all of the claim in its only
     entry (P-04, P-07)."""
 
+    subrequests: Literal["as their request", "as named"]
+    """A device for which the driver names a subrequest `req/sub` belongs to the request `req`, or to no request that a
+    container can name (B-34)."""
+
     whole_claim: Literal["an entry for each request", "one entry"]
     """Entries of a container that names no request of a claim: `claim:NAME/REQUEST` for each request with devices
     (`claim:NAME` if the driver names no request), or one `claim:NAME` (P-03)."""
@@ -173,6 +177,7 @@ KEP = Profile(
     prepares_again="never",
     claims_shown="all",
     requests="filtered",
+    subrequests="as their request",
     whole_claim="an entry for each request",
     init_containers=True,
     pod_level=True,
@@ -213,6 +218,7 @@ V1_37 = Profile(
     prepares_again="replaces",
     claims_shown="all",
     requests="filtered",
+    subrequests="as named",
     whole_claim="one entry",
     init_containers=False,
     pod_level=False,

@@ -85,16 +85,16 @@ def _named(
     if use.request is not None:
         yield f"{name}/{use.request}", _serving(use.request, devices, profile)
         return
-    requests = dict.fromkeys(_base(request) for device in devices for request in device.requests)
+    requests = dict.fromkeys(request for device in devices for request in device.requests)
     if not requests or profile.whole_claim == "one entry":
         yield name, devices
         return
     for request in requests:
-        yield f"{name}/{request}", [d for d in devices if not d.requests or request in map(_base, d.requests)]
+        yield f"{name}/{request}", [d for d in devices if not d.requests or request in d.requests]
 
 
 def _serving(request: str, devices: Sequence[PreparedDevice], profile: Profile) -> Sequence[PreparedDevice]:
-    """The devices of the request that the container names; devices of `req` also serve `req/sub` (P-07)."""
+    """The devices of the request that the container names (P-07). Devices of `req` also serve `req/sub`."""
     if profile.requests != "filtered":
         return devices
     return [device for device in devices if not device.requests or _base(request) in device.requests]

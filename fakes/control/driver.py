@@ -52,13 +52,14 @@ def check_instance(instance: str) -> None:
 class Returned:
     """A device that NodePrepareResources returns instead of the allocated one.
 
-    `requests`: None for the request of the allocation; an empty tuple for all requests of the claim.
+    `requests`: None for the request of the allocation; an empty tuple for all requests of the claim. `cdi_ids`: None
+    for those that the driver's options give the device.
     """
 
     pool: str
     device: str
     requests: tuple[str, ...] | None = None
-    cdi_ids: tuple[str, ...] = ()
+    cdi_ids: tuple[str, ...] | None = ()
     share_id: str = ""
 
 

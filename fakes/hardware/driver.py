@@ -76,7 +76,7 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
         self.failing = self._devices.failing
         self._requests = Counter[str]()
         self._counts = CallCounts()
-        self._claim_errors: dict[str, str] = {}
+        self._claim_errors: dict[str, FailClaims] = {}
         self._tainting = asyncio.Lock()
         self._instances = DriverInstances(options, self._clock, self._make, self._begin)
 
@@ -217,7 +217,7 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
 
     @handles(FailClaims)
     async def _fail_claims(self, command: FailClaims) -> None:
-        self._claim_errors[command.call] = command.error
+        self._claim_errors[command.call] = command
 
     # -- health streams
 

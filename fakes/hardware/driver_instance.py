@@ -11,6 +11,7 @@ from pathlib import Path
 
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.control.commands.claims import FailClaims
 from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.hardware.call_counts import CallCounts
 from drahealth.fakes.hardware.devices import Devices
@@ -47,7 +48,7 @@ class DriverInstance:
         on_status: Callable[["DriverInstance"], None],
         requests: Counter[str],
         counts: CallCounts,
-        claim_errors: Mapping[str, str],
+        claim_errors: Mapping[str, FailClaims],
     ) -> None:
         self.options = options
         self.heartbeat = options.heartbeat

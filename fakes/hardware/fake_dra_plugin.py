@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.control.commands.claims import FailClaims
 from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.hardware.prepared import PreparedClaims
 from drahealth.fakes.kubelet_plugin.interface import Device, NamespacedObject, PrepareResult
@@ -15,7 +16,7 @@ from drahealth.proto.values import DeviceId, PreparedDevice
 class FakeDraPlugin:
     """Stores prepared claims for `devices` in `prepared`; calls `changed()` after each change.
 
-    `errors` has the error of each claim, by call: prepare, unprepare.
+    `errors` has what fails, by call: prepare, unprepare.
     """
 
     def __init__(
@@ -25,7 +26,7 @@ class FakeDraPlugin:
         prepared: PreparedClaims,
         observe: Observe,
         changed: Callable[[], None],
-        errors: Mapping[str, str],
+        errors: Mapping[str, FailClaims],
     ) -> None:
         self._options = options
         self._devices = devices
@@ -35,13 +36,16 @@ class FakeDraPlugin:
         self._errors = errors
 
     async def prepare_resource_claims(self, claims: Sequence[Object]) -> Mapping[str, PrepareResult]:
+        if self._failure("prepare").omit:
+            return {}
         results = {claim["metadata"]["uid"]: self._prepare(claim) for claim in claims}
         self._changed()
         return results
 
     async def unprepare_resource_claims(self, claims: Sequence[NamespacedObject]) -> Mapping[str, Exception | None]:
-        if error := self._errors.get("unprepare"):
-            return {claim.uid: ValueError(error) for claim in claims}
+        failure = self._failure("unprepare")
+        if failure.omit or failure.error:
+            return {} if failure.omit else {claim.uid: ValueError(failure.error) for claim in claims}
         for claim in claims:
             self._prepared.remove(claim.uid)
             self._observe(events.Unprepared(self._options.name, self._options.instance, claim.uid))
@@ -52,7 +56,7 @@ class FakeDraPlugin:
         uid = claim["metadata"]["uid"]
         results = claim["status"]["allocation"].get("devices", {}).get("results", [])
         own = [result for result in results if result["driver"] == self._options.name]
-        if problem := self._errors.get("prepare") or self._refusal(uid, own):
+        if problem := self._failure("prepare").error or self._refusal(uid, own):
             return PrepareResult(error=ValueError(problem))
         devices = [device for result in own for device in self._returned(result)]
         self._prepared.add(uid, devices)
@@ -61,6 +65,9 @@ class FakeDraPlugin:
         return PrepareResult(
             tuple(Device(d.id.pool, d.id.device, d.requests, d.cdi_ids, d.share_id) for d in devices),
         )
+
+    def _failure(self, call: str) -> FailClaims:
+        return self._errors.get(call, FailClaims(call))
 
     def _refusal(self, uid: str, results: Sequence[dict[str, Any]]) -> str:
         """Why devices cannot be prepared for this claim; empty if they can.
@@ -82,15 +89,18 @@ class FakeDraPlugin:
         """The prepared devices for an allocated device: itself, or its replacements in the options."""
         driver, request = self._options.name, (result["request"].split("/")[0],)
         if result["device"] not in self._options.returns:
-            cdi_ids = (self._options.cdi_id(result["device"]),) if self._options.cdi_ids else ()
             name = DeviceId(driver, result["pool"], result["device"])
-            return [PreparedDevice(name, request, cdi_ids, result.get("shareID"))]
+            return [PreparedDevice(name, request, self._cdi_ids(result["device"]), result.get("shareID"))]
         return [
             PreparedDevice(
                 DeviceId(driver, replacement.pool, replacement.device),
                 request if replacement.requests is None else replacement.requests,
-                replacement.cdi_ids,
+                self._cdi_ids(replacement.device) if replacement.cdi_ids is None else replacement.cdi_ids,
                 replacement.share_id or None,
             )
             for replacement in self._options.returns[result["device"]]
         ]
+
+    def _cdi_ids(self, device: str) -> tuple[str, ...]:
+        """The CDI ids of a device of the driver."""
+        return (self._options.cdi_id(device),) if self._options.cdi_ids else ()

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -44,14 +44,13 @@ class NodeService:
             response = PREPARE[version].response()
             claims = list[Object]()
             for requested in request.claims:
-                answer = response.claims[requested.uid]
                 try:
                     claims.append(await self._allocated(requested))
                 except ValueError as error:
-                    answer.error = f"claim {requested.namespace}/{requested.name} {error}"
+                    response.claims[requested.uid].error = f"claim {requested.namespace}/{requested.name} {error}"
             if claims:
                 results = await self._call(self._plugin.prepare_resource_claims, claims, context)
-                for uid in (claim["metadata"]["uid"] for claim in claims):
+                for uid in self._answered((claim["metadata"]["uid"] for claim in claims), results):
                     self._write(response.claims[uid], results.get(uid, PrepareResult(error=_NO_RESULT)))
             return response
 
@@ -63,14 +62,18 @@ class NodeService:
             claims = [NamespacedObject(claim.namespace, claim.name, claim.uid) for claim in request.claims]
             if claims:
                 results = await self._call(self._plugin.unprepare_resource_claims, claims, context)
-                for claim in claims:
-                    answer = response.claims[claim.uid]
+                for uid in self._answered((claim.uid for claim in claims), results):
+                    answer = response.claims[uid]
                     answer.SetInParent()
-                    if error := results.get(claim.uid, _NO_RESULT):
+                    if error := results.get(uid, _NO_RESULT):
                         answer.error = _text(error)
             return response
 
         return unprepare
+
+    def _answered(self, uids: Iterable[str], results: Mapping[str, object]) -> list[str]:
+        """The claims in the response: all of them, or those that a verbatim plugin has a result for."""
+        return [uid for uid in uids if uid in results or not self._options.verbatim]
 
     async def _allocated(self, requested: Any) -> Object:
         """The claim from the API server. Raises ValueError if it cannot be read or is not allocated."""

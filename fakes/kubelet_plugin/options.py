@@ -99,7 +99,7 @@ class Options:
     served_health: tuple[str, ...] | None = None
     """Served health APIs, as names in `proto.health_apis.HEALTH_APIS`; None: those of `health_apis`."""
     verbatim: bool = False
-    """Return prepared devices unchecked and unchanged, with subrequests."""
+    """Return prepared devices unchecked and unchanged, with subrequests, and no claim without a result."""
     main_pool: str = ""
     """Pool whose ResourceSlices are named after node and driver only; empty: the pool with the node's name."""
 

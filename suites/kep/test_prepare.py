@@ -74,6 +74,39 @@ async def test_a_pod_whose_claim_cannot_be_unprepared_remains(node: Node) -> Non
         await pod.is_gone()
 
 
+@scenario("PREPARE-07")
+async def test_a_claim_that_an_answer_of_its_driver_omits_is_tried_again(node: Node) -> None:
+    driver = await node.driver()
+    await driver.control.fail_claims("prepare", omit=True)
+    pod = await node.pod((await node.claim(driver))["gpu"])
+    await node.kubelet_catches_up()
+    with node.judging("PREPARE-07", "the pod does not run before its claim is prepared"):
+        node.check(not pod.has_run(), "no container of the pod has run", pod)
+    await driver.control.fail_claims("prepare")
+    await driver.control.fail_claims("unprepare", omit=True)
+    with node.judging("PREPARE-07", "the pod runs after a later answer"):
+        await pod.is_running()
+    await pod.is_deleted()
+    await node.kubelet_catches_up()
+    with node.judging("PREPARE-07", "the pod remains before its claim is unprepared"):
+        node.check(pod.status is not None, "the pod exists", "it was deleted")
+    await driver.control.fail_claims("unprepare")
+    with node.judging("PREPARE-07", "the pod is deleted after a later answer"):
+        await pod.is_gone()
+
+
+@scenario("STATUS-09")
+async def test_a_device_in_two_claims_shows_its_changes_in_the_pods_of_both(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    claims = [await node.claim(driver), await node.admin_claim(driver)]
+    pods = [await node.running_pod(claim["gpu"]) for claim in claims]
+    for health in (Health.UNHEALTHY, Health.HEALTHY):
+        await gpu.becomes(health, message=f"{health} in both claims")
+        for pod in pods:
+            await pod.shows(gpu, health, message=f"{health} in both claims")
+
+
 @scenario("PREPARE-04", "STATUS-05")
 async def test_a_claim_of_two_drivers_is_prepared_and_unprepared_by_both(node: Node) -> None:
     one, two = await node.driver(cdi_ids=False), await _driver_for_all_requests(node)

@@ -3,8 +3,10 @@
 from drahealth.fakes.control.driver import Returned
 from drahealth.proto.values import Health
 from drahealth.suites.run.scenario import scenario
+from drahealth.suites.story.claims import Claim
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
+from drahealth.suites.story.workload import Pod
 
 
 @scenario("STATUS-05")
@@ -55,6 +57,45 @@ async def test_a_request_with_alternatives_shows_the_device_of_the_chosen_one(no
     await pod.shows_entries({claim["gpu"].entry: [gpu]})
 
 
+@scenario("STATUS-05")
+async def test_a_device_whose_driver_names_a_subrequest_shows_under_its_request(node: Node) -> None:
+    driver, claim = await _claim_of_a_subrequest(node)
+    [gpu], pod = driver.gpus, await node.running_pod(claim["gpu"])
+    await gpu.becomes(Health.UNHEALTHY, message="of the subrequest")
+    with node.judging("STATUS-05", "the request of a subrequest has an entry with its device"):
+        await pod.shows(gpu, Health.UNHEALTHY, message="of the subrequest")
+        await pod.shows_entries({claim["gpu"].entry: [gpu]})
+    await _ends(pod)
+
+
+@scenario("CLAIM-02")
+async def test_a_whole_claim_shows_the_device_of_a_subrequest_under_its_request(node: Node) -> None:
+    driver, claim = await _claim_of_a_subrequest(node)
+    pod = await node.running_pod(claim)
+    with node.judging("CLAIM-02", "there is an entry for each request"):
+        await pod.shows_entries({claim["gpu"].entry: driver.gpus})
+
+
+@scenario("PREPARE-06", needs=("see-cdi-devices",))
+async def test_a_container_gets_the_cdi_devices_of_its_requests_and_no_others(node: Node) -> None:
+    returned = Returned(node.target.node_name, "gpu-2", requests=(), cdi_ids=None)
+    node.unjudged.add("STATUS-20")  # what a request has is the word of this driver, not the allocation
+    driver = await node.driver(devices=3, returns={"gpu-2": (returned,)})
+    claim = await node.claim(driver, one=1, two=1, three=1)
+    uses = {"one": [claim["one"]], "two": [claim["two"]], "all": [claim], "none": []}
+    pod = await node.running_pod(containers=uses)
+    one, two, of_all = driver.gpus
+    expected = {"one": (one, of_all), "two": (two, of_all), "all": (one, two, of_all), "none": ()}
+    for container, gpus in expected.items():
+        with node.judging("PREPARE-06", f"the container with {container} gets its CDI devices"):
+            pod[container].has_cdi_devices(*gpus)
+    driver, claim = await _claim_of_a_subrequest(node)
+    pod = await node.running_pod(claim["gpu"])
+    with node.judging("PREPARE-06", "the container gets the CDI devices of a subrequest"):
+        pod["main"].has_cdi_devices(*driver.gpus)
+    await _ends(pod)
+
+
 @scenario("STATUS-12")
 async def test_two_shares_of_a_device_show_it_once(node: Node) -> None:
     pool = node.target.node_name
@@ -77,6 +118,19 @@ async def test_a_pod_shows_more_than_a_hundred_devices_of_a_driver(node: Node) -
     last = driver.gpus[-1]
     await last.becomes(Health.UNHEALTHY, message="the last of many")
     await pod.shows(last, Health.UNHEALTHY, message="the last of many")
+
+
+async def _ends(pod: Pod) -> None:
+    """Delete the pod, so that nothing waits for entries that it cannot have after a known issue."""
+    await pod.is_deleted()
+    await pod.is_gone()
+
+
+async def _claim_of_a_subrequest(node: Node) -> tuple[Driver, Claim]:
+    """A driver that names the subrequest `gpu/large` of its device, and a claim for it with the request `gpu`."""
+    returned = Returned(node.target.node_name, "gpu-0", requests=("gpu/large",), cdi_ids=None)
+    driver = await node.driver(returns={"gpu-0": (returned,)})
+    return driver, await node.claim_with_alternatives(driver, "gpu", "large", "small")
 
 
 async def _driver_with_devices_for_several_requests(node: Node) -> Driver:

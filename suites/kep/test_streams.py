@@ -23,6 +23,33 @@ async def test_a_health_stream_is_opened_again_whatever_its_end(node: Node) -> N
             await pod.shows(gpu, Health.UNHEALTHY, message=f"after {code}")
 
 
+@scenario("STREAM-01")
+async def test_devices_show_unknown_after_a_malformed_message(node: Node) -> None:
+    driver, pod, gpu = await node.pod_with_a_gpu(timeout=600)
+    await gpu.becomes(Health.UNHEALTHY, message="before the malformed message")
+    await pod.shows(gpu, Health.UNHEALTHY, message="before the malformed message")
+    await driver.is_silenced()  # a new stream says nothing
+    await driver.sends_a_malformed_message()
+    with node.judging("STREAM-01", "the device shows Unknown after the end of the stream"):
+        await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
+    await driver.resumes()
+    await gpu.becomes(Health.HEALTHY, message="on the new stream")
+    await pod.shows(gpu, Health.HEALTHY, message="on the new stream", within="restart")
+
+
+@scenario("OPTOUT-01")
+async def test_devices_show_unknown_after_an_update_to_a_plugin_without_a_health_api(node: Node) -> None:
+    older, pod, gpu = await node.pod_with_a_gpu(timeout=600)
+    await gpu.becomes(Health.UNHEALTHY, message="from the older instance")
+    await pod.shows(gpu, Health.UNHEALTHY, message="from the older instance")
+    newer = await node.add_driver(replace(older.options, instance="b", served_health_apis=()))
+    await newer.starts()
+    await older.stops()
+    with node.judging("OPTOUT-01", "the device shows Unknown after the update"):
+        await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
+    await pod.is_running()
+
+
 @scenario("STATUS-01")
 async def test_a_report_without_devices_changes_nothing(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu()

@@ -67,9 +67,16 @@ class HandMutant:
 
 
 def _same_lines(old: str, new: str) -> int:
-    """The number of whole lines at the start that a change leaves as they are; at least one line counts as changed."""
+    """The number of whole lines at the start that a change leaves as they are; at least one line counts as changed.
+
+    Before new lines, the last old line counts as changed: the next one can be an `else` or a `def`, which no scenario
+    runs.
+    """
     pairs = zip(old.split("\n")[:-1], new.split("\n"), strict=False)
-    return next((number for number, (one, other) in enumerate(pairs) if one != other), old.count("\n"))
+    differs = next((number for number, (one, other) in enumerate(pairs) if one != other), None)
+    if differs is not None:
+        return differs
+    return old.count("\n") - old.endswith("\n")
 
 
 def read_hand(folder: Path) -> list[HandMutant]:

@@ -66,15 +66,16 @@ class Claims:
         alternatives: Mapping[str, Sequence[str]] = MappingProxyType({}),
         template: bool = False,
         object_name: str = "",
+        admin: bool = False,
     ) -> Claim:
         """Create a claim. `requests` maps each request to a driver and its number of devices.
 
         `alternatives` has the names of the subrequests of a request. `object_name` is the name of the API object, if it
-        differs from the name in the pod.
+        differs from the name in the pod. `admin` asks for admin access, to devices that other claims can hold, too.
         """
         driver, *others = dict.fromkeys(driver for driver, _ in requests.values())
         asked = {request: (of.name, count) for request, (of, count) in requests.items()}
-        manifest = manifests.claim(self._namespace, object_name or name, asked, alternatives)
+        manifest = manifests.claim(self._namespace, object_name or name, asked, alternatives, admin=admin)
         if template or (self._templates and not object_name):
             await self._api.create(CLAIM_TEMPLATES, manifests.template(manifest))
             return Claim(name, driver, None, tuple(others))

@@ -36,10 +36,15 @@ class Gpu:
     def id(self) -> DeviceId:
         return DeviceId(self.driver.name, self.driver.pool_of(self.name), self.name)
 
+    @property
+    def cdi_id(self) -> str:
+        """Its CDI id, if its driver returns CDI ids."""
+        return self.driver.options.cdi_id(self.name)
+
     def resource_id(self, profile: Profile) -> str:
         """The ID of the device in a pod status of this profile."""
         if profile.device_id == "first CDI id" and self.driver.options.cdi_ids:
-            return self.driver.options.cdi_id(self.name)
+            return self.cdi_id
         return str(self.id)
 
     def reading(self, health: Health, message: str = "", timeout: int = 0) -> DeviceHealth:

@@ -26,10 +26,13 @@ def claim(
     name: str,
     requests: Mapping[str, tuple[str, int]],
     alternatives: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    *,
+    admin: bool = False,
 ) -> Object:
     """A ResourceClaim. `requests` maps names to a driver and its number of devices.
 
-    `alternatives` has the names of the subrequests of a request; all ask for the same.
+    `alternatives` has the names of the subrequests of a request; all ask for the same. `admin` asks for devices that
+    other claims can hold, too (adminAccess).
     """
     return {
         "apiVersion": CLAIMS.api_version,
@@ -38,7 +41,7 @@ def claim(
         "spec": {
             "devices": {
                 "requests": [
-                    _request(request, alternatives.get(request, ()), of, many)
+                    _request(request, alternatives.get(request, ()), of, many, admin=admin)
                     for request, (of, many) in requests.items()
                 ]
             }
@@ -46,10 +49,10 @@ def claim(
     }
 
 
-def _request(name: str, alternatives: Sequence[str], driver: str, count: int) -> dict[str, Any]:
+def _request(name: str, alternatives: Sequence[str], driver: str, count: int, *, admin: bool) -> dict[str, Any]:
     asked = {"deviceClassName": driver, "allocationMode": "ExactCount", "count": count}
     if not alternatives:
-        return {"name": name, "exactly": asked}
+        return {"name": name, "exactly": {**asked, "adminAccess": True} if admin else asked}
     return {"name": name, "firstAvailable": [{"name": alternative, **asked} for alternative in alternatives]}
 
 

@@ -89,7 +89,9 @@ class Node(Disruptions):
         """Create the namespace on the target. After ApiError or HarnessError, the target is clean."""
         try:
             await self.target.enter(alone=self.is_exclusive, observe=self.history.observe)
-            await self.target.api.create(NAMESPACES, {"metadata": {"name": self.namespace, "labels": BELONGS}})
+            await self.target.api.create(
+                NAMESPACES, {"metadata": {"name": self.namespace, "labels": {**BELONGS, **_ADMIN}}}
+            )
             await self.target.prepare_namespace(self.namespace)
             self._watch.start()
         except BaseException:
@@ -190,6 +192,11 @@ class Node(Disruptions):
         object_name = f"object-{self._names}" if renamed else ""
         of_driver = {request: (driver, count) for request, count in counts.items()}
         return await self.claims.make(name, of_driver, template=template, object_name=object_name)
+
+    async def admin_claim(self, driver: Driver) -> Claim:
+        """Create a claim with admin access to one device of the driver, which another claim can hold, too."""
+        self._names += 1
+        return await self.claims.make(f"claim-{self._names}", {"gpu": (driver, 1)}, admin=True)
 
     async def joint_claim(self, **requests: Driver) -> Claim:
         """Create a claim with one device for each request, of the driver of this request."""
@@ -340,6 +347,10 @@ class Node(Disruptions):
         """Wait for the end of a replaced stream, because a driver may notice it late."""
         await self.history.until(lambda: not self._evidence.has_two_streams(), 2 * invariants.OVERLAP)
         self.log("the scenario ends")
+
+
+_ADMIN = {"resource.kubernetes.io/admin-access": "true"}
+"""The label of a namespace whose claims can have admin access."""
 
 
 def _gpus(count: int) -> tuple[str, ...]:

@@ -76,6 +76,11 @@ class PodPart:
         self._node.log(f"{self} terminates with exit code {code}")
         await self._node.target.end_container(self._pod.uid, self._name, code)
 
+    def has_cdi_devices(self, *gpus: Gpu) -> None:
+        """Check that the container runtime received the CDI devices of these devices, and no others."""
+        names, wanted = self._node.target.cdi_devices(self._pod.uid, self._name), {gpu.cdi_id for gpu in gpus}
+        self._node.check(set(names) == wanted, f"{self} has the CDI devices {sorted(wanted)}", sorted(names))
+
     def __str__(self) -> str:
         return f"container {self._name} of pod {self._pod.name}" if self._name else f"pod {self._pod.name} itself"
 

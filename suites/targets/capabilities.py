@@ -22,6 +22,7 @@ class Capability(Enum):
     LOCAL_DRIVERS = "local-drivers"
     TAINT_DEVICES = "taint-devices"
     KEP_API = "kep-api"
+    SEE_CDI_DEVICES = "see-cdi-devices"
 
     @property
     def meaning(self) -> str:
@@ -47,6 +48,7 @@ _MEANINGS = {
     Capability.TAINT_DEVICES: "Publish devices with taints. The scheduler skips such devices.",
     Capability.KEP_API: "Test fields and names that the KEP defines and that no released API has. "
     "On a release, their absence is a known issue.",
+    Capability.SEE_CDI_DEVICES: "Read which CDI devices the container runtime received for a container.",
 }
 
 _EXCLUSIVE = frozenset(

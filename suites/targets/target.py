@@ -128,6 +128,11 @@ class Target(Protocol):
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         """Makes a running container exit with this code."""
 
+    def cdi_devices(self, pod_uid: str, container: str) -> tuple[str, ...]:
+        """The CDI devices that the container runtime received with the newest container of this name. Raises
+        UnknownIdError if there was none.
+        """
+
     def check(self) -> None:
         """Raises HarnessError if a component of the target has died. No requirement fails for that."""
 

@@ -239,6 +239,12 @@ class ContainerRuntime:
             and (labels or {}).items() <= container.config.labels.items()
         ]
 
+    def newest(self, pod_uid: str, container_name: str) -> Container:
+        """The pod's newest container with this name, in any state; raises `UnknownIdError`."""
+        if found := [one for one in self.containers(pod_uid=pod_uid) if one.config.name == container_name]:
+            return found[-1]
+        raise UnknownIdError(f"pod {pod_uid} has no container {container_name!r}")
+
     def end(self, pod_uid: str, container_name: str, exit_code: int) -> None:
         """Ends the pod's running container with this name, as if its process had exited; raises `UnknownIdError`."""
         for container in self.containers(pod_uid=pod_uid, state=ContainerState.RUNNING):

@@ -43,10 +43,12 @@ class Node:
 class PodLifecycle:
     """Drives one pod. `run` returns when the pod is deleted and nothing of it is left."""
 
+    devices_type = PodDevices
+
     def __init__(self, node: Node, pod: PodObject) -> None:
         self.pod = pod
         self._node = node
-        self._devices = PodDevices(node.api, node.devices, node.clock, pod, self.wake)
+        self._devices = self.devices_type(node.api, node.devices, node.clock, pod, self.wake)
         self._containers = PodContainers(node.runtime, node.clock, pod, self._devices, self._record)
         self._woken = asyncio.Event()
         self._retry = Retry()

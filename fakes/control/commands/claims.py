@@ -1,6 +1,6 @@
 """The command about the claims of a driver: calls that fail."""
 
-from drahealth.fakes.control.commands.arguments import argument
+from drahealth.fakes.control.commands.arguments import Kind, argument
 from drahealth.fakes.control.commands.definition import DRIVER, Command, command
 from drahealth.fakes.control.commands.surface import Control, Method
 
@@ -9,14 +9,17 @@ CALLS = ("prepare", "unprepare")
 
 @command("fail_claims", DRIVER, ctl="", step="")
 class FailClaims(Command[None]):
-    """Answer these calls with an error for each claim. An empty error ends that."""
+    """Answer these calls with an error for each claim, or without the claims. Neither of both ends that."""
 
     call: str = argument("prepare or unprepare.", choices=CALLS)
     error: str = argument("The error of each claim; empty: none.", default="")
+    omit: bool = argument("Leave the claims out of the answer.", Kind.FLAG, default=False)
 
     def __post_init__(self) -> None:
         if self.call not in CALLS:
             raise ValueError(f"call must be prepare or unprepare, got {self.call!r}")
+        if self.error and self.omit:
+            raise ValueError("set error or omit, not both: a claim that is left out has no error")
 
 
 class DriverClaims(Control):

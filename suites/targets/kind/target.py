@@ -141,6 +141,9 @@ class KindTarget:
         tell = ("sh", "-c", f"echo {code} > /tmp/exit")
         await execute(self._client.connection, found[0]["namespace"], found[0]["name"], tell, container=container)
 
+    def cdi_devices(self, pod_uid: str, container: str) -> tuple[str, ...]:
+        raise HarnessError("the kind target cannot read the CDI devices of a container", "use another target")
+
     def check(self) -> None:
         if self._host and self._host.problem:
             raise HarnessError(self._host.problem, "see the pods and events of the namespace " + NAMESPACE)

@@ -171,6 +171,9 @@ class KubeletTarget:
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         self._runtime.end(pod_uid, container, code)
 
+    def cdi_devices(self, pod_uid: str, container: str) -> tuple[str, ...]:
+        return self._runtime.newest(pod_uid, container).config.cdi_devices
+
     def check(self) -> None:
         self._started.check()
 

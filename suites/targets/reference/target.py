@@ -182,6 +182,9 @@ class ReferenceTarget:
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         self.runtime.end(pod_uid, container, code)
 
+    def cdi_devices(self, pod_uid: str, container: str) -> tuple[str, ...]:
+        return self.runtime.newest(pod_uid, container).config.cdi_devices
+
     def check(self) -> None:
         self._server.check()
 

@@ -218,6 +218,15 @@ async def test_claims_fail_until_the_error_is_empty(driver: DriverControl, rig: 
         assert not (await rig.call(method, claims=claims)).claims[uid].error
 
 
+async def test_claims_are_left_out_of_answers_until_that_ends(driver: DriverControl, rig: Rig) -> None:
+    claim = await rig.claim("gpu-0")
+    for call, method in (("prepare", PREPARE["v1.DRAPlugin"]), ("unprepare", UNPREPARE["v1.DRAPlugin"])):
+        await driver.fail_claims(call, omit=True)
+        assert not (await rig.call(method, claims=[reference(claim)])).claims
+        await driver.fail_claims(call)
+        assert list((await rig.call(method, claims=[reference(claim)])).claims) == [claim["metadata"]["uid"]]
+
+
 async def test_devices_of_other_drivers_are_not_its_to_prepare(driver: DriverControl, rig: Rig) -> None:
     claim = await rig.claim("gpu-0", driver="other.example.com")
     answers = (await rig.call(PREPARE["v1.DRAPlugin"], claims=[reference(claim)])).claims
@@ -233,6 +242,7 @@ async def test_devices_of_other_drivers_are_not_its_to_prepare(driver: DriverCon
         (lambda d: d.set_health("gpu-9", HEALTHY), "'gpu-9'"),
         (lambda d: d.play([DeviceHealth("pool", "gpu-0", HEALTHY)]), "has no device pool/gpu-0"),
         (lambda d: d.stream_close("GONE"), "'GONE'"),
+        (lambda d: d.fail_claims("prepare", "out of order", omit=True), "not both"),
         (lambda d: d.stream_send("0aff0"), "hexadecimal"),
         (lambda d: d.set_health("gpu-0", HEALTHY, timeout=2**63), "9223372036854775808"),
         (lambda d: d.report([DeviceHealth("", "", HEALTHY, updated=-(2**63) - 1)]), "-9223372036854775809"),

@@ -142,21 +142,20 @@ def entries(
     found: list[tuple[str, list[tuple[str, Shown]]]] = []
     for use in uses:
         devices = holdings.devices.get(use.claim_uid, ())
-        named = [request.split("/")[0] for device in devices for request in device.requests]
+        named = [request for device in devices for request in device.requests]
         whole = dict.fromkeys(named) if known.rules.names_requests and named else [""]
         for request in [use.request] if use.request else whole:
             name = f"claim:{use.name}/{request}" if request else f"claim:{use.name}"
-            serving = [device for device in devices if _serves(device, request, bool(use.request))]
+            serving = [device for device in devices if _serves(device, request)]
             listed = [(_id(device, known.rules), known.shows(device.id, now)) for device in serving]
             if listed and name not in [other for other, _ in found]:
                 found.append((name, _each_id_once(listed, known.rules)))
     return found
 
 
-def _serves(device: PreparedDevice, request: str, is_the_containers: bool) -> bool:
-    """A driver is to name requests without their sub-requests; a container's request is held against what it names."""
-    named = device.requests if is_the_containers else [name.split("/")[0] for name in device.requests]
-    return not request or not named or request.split("/")[0] in named
+def _serves(device: PreparedDevice, request: str) -> bool:
+    """Devices have requests without their subrequests; a container's request is held against these."""
+    return not request or not device.requests or request.split("/")[0] in device.requests
 
 
 def _id(device: PreparedDevice, rules: Rules) -> str:

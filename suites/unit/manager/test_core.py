@@ -35,7 +35,7 @@ PREPARED = st.lists(
     st.builds(
         PreparedDevice,
         st.sampled_from(DEVICES),
-        st.sampled_from([(), ("big",), ("net",), ("big", "net"), ("big/a40",)]),
+        st.sampled_from([(), ("big",), ("net",), ("big", "net")]),
         st.sampled_from([(), ("vendor/x=0",), ("vendor/x=1", "vendor/x=0")]),
         st.none() | st.just("share"),
     ),

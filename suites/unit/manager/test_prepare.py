@@ -8,8 +8,10 @@ import grpc
 import pytest
 
 from drahealth.fakes.cluster.api import CLAIMS
+from drahealth.fakes.control.driver import Returned
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager.dra import PrepareError
+from drahealth.manager.profile import KEP, V1_37, Profile
 from drahealth.proto.events import Prepared, Unprepared
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import AllocatedClaim, DeviceId, Health, PreparedDevice
@@ -32,6 +34,19 @@ async def test_a_claims_devices_come_as_the_driver_returned_them(node: Node) -> 
             for name in ("gpu-1", "gpu-0")
         )
     }
+
+
+@pytest.mark.parametrize(("profile", "requests"), [(KEP, ("gpu",)), (V1_37, ("gpu/large", "gpu/small"))])
+async def test_a_subrequest_that_a_driver_names_counts_as_its_request(
+    node: Node, profile: Profile, requests: tuple[str, ...]
+) -> None:
+    named = Returned("node-a", "gpu-0", requests=("gpu/large", "gpu/small"))
+    node.profile = profile
+    await node.restart()
+    await node.run_driver(returns={"gpu-0": (named,)})
+    claim = await node.claim("gpus", "gpu-0")
+    [device] = (await node.manager.prepare("pod", [claim]))[claim.ref.uid]
+    assert device.requests == requests
 
 
 @pytest.mark.counterpart("TestRegistrationHandler")

@@ -71,9 +71,7 @@ def test_entry_of_a_request_lists_its_devices() -> None:
 
 
 def test_a_use_of_the_whole_claim_has_an_entry_for_each_request_and_in_releases_one_for_all() -> None:
-    devices = {
-        "c": [device("gpu-0", "big"), device("nic-0", "net/fast"), device("any-0"), device("both-0", "net", "big")]
-    }
+    devices = {"c": [device("gpu-0", "big"), device("nic-0", "net"), device("any-0"), device("both-0", "net", "big")]}
     assert names(status([ClaimUse("gpus", "c")], devices)) == {
         "claim:gpus/big": ["gpu-0", "any-0", "both-0"],
         "claim:gpus/net": ["nic-0", "any-0", "both-0"],

@@ -46,7 +46,8 @@ def test_a_change_whose_text_is_not_there_once_does_not_apply(source: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "lines"), [("b", "x", [2]), ("b\nc", "b\nx", [3]), ("b\nc\n", "", [2, 3, 4]), ("b\n", "b\nx\n", [3])]
+    ("old", "new", "lines"),
+    [("b", "x", [2]), ("b\nc", "b\nx", [3]), ("b\nc\n", "", [2, 3, 4]), ("b\n", "b\nx\n", [2, 3])],
 )
 def test_a_change_covers_the_lines_that_differ(old: str, new: str, lines: list[int]) -> None:
     assert list(mutant(old, new).lines("a\nb\nc\nd\n")) == lines

@@ -13,6 +13,7 @@ from drahealth.fakes.cluster.api_server import strategies
 from drahealth.fakes.cluster.api_server.gates import HealthFields
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.containers.runtime import ContainerState
+from drahealth.fakes.cluster.pod_worker.devices import PodDevices
 from drahealth.fakes.cluster.pod_worker.lifecycle import PodLifecycle
 from drahealth.fakes.cluster.pod_worker.status import pod_status
 from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
@@ -161,6 +162,16 @@ class _Shy(PodLifecycle):
         return await super()._write_status(is_over)
 
 
+class _Generous(PodDevices):
+    def cdi_devices(self, container: str) -> tuple[str, ...]:
+        devices = (device for claimed in (self._prepared or {}).values() for device in claimed)
+        return tuple(dict.fromkeys(name for device in devices for name in device.cdi_ids))
+
+
+class _Giving(PodLifecycle):
+    devices_type = _Generous
+
+
 def _workers(life: type[PodLifecycle]) -> type[PodWorkers]:
     return type("Workers", (PodWorkers,), {"lifecycle": life})
 
@@ -169,6 +180,12 @@ class RewritesTheTerminated(ReferenceTarget):
     """Each sync writes the status of terminated pods."""
 
     workers = _workers(_Restless)
+
+
+class GivesAllDevices(ReferenceTarget):
+    """Each container gets the CDI devices of all claims of its pod."""
+
+    workers = _workers(_Giving)
 
 
 class TellsAtEachSync(ReferenceTarget):

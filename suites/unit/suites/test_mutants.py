@@ -27,6 +27,7 @@ from drahealth.suites.kep import test_init_containers as init_containers
 from drahealth.suites.kep import test_plugins as plugins
 from drahealth.suites.kep import test_prepare as prepare
 from drahealth.suites.kep import test_reports as reports
+from drahealth.suites.kep import test_requests as requests
 from drahealth.suites.kep import test_restart as restart
 from drahealth.suites.kep import test_story as story
 from drahealth.suites.kep import test_terminated as terminated
@@ -219,6 +220,8 @@ WRONG = validation.test_the_api_server_refuses_entries_that_break_a_rule
 FAILING = prepare.test_a_claim_that_its_driver_cannot_prepare_is_tried_again
 FAILED = prepare.test_a_pod_whose_claim_cannot_be_prepared_can_be_deleted
 JOINT = prepare.test_a_claim_of_two_drivers_is_prepared_and_unprepared_by_both
+OMITTED = prepare.test_a_claim_that_an_answer_of_its_driver_omits_is_tried_again
+CDI = requests.test_a_container_gets_the_cdi_devices_of_its_requests_and_no_others
 TOO_LONG = basic.test_a_message_over_the_limit_is_cut_at_a_character_boundary
 ONE_ID = claims.test_devices_with_the_same_cdi_id_each_show_their_own_health
 ORDER = claims.test_entries_keep_their_order_between_status_updates
@@ -355,6 +358,9 @@ CASES = [
     Case("PREPARE-04", JOINT, claim_mutants.AsksOneDriver),
     Case("PREPARE-05", DELETED, claim_mutants.LosesItsClaims),
     Case("PERSIST-04", KEPT, claim_mutants.LosesItsClaims),
+    Case("PREPARE-06", CDI, target=target_mutants.GivesAllDevices),
+    Case("PREPARE-07", OMITTED, claim_mutants.StartsUnprepared),
+    Case("PREPARE-07", OMITTED, claim_mutants.AbandonsClaims),
     Case("API-01", WRONG, target=target_mutants.RefusesNothing),
     Case("STATUS-02", NEW_MESSAGE, mutants.KeepsTheFirstMessage),
     Case("STATUS-16", TOLD_UNKNOWN, mutants.HopesForTheBest),
