@@ -8,7 +8,7 @@ from drahealth.proto.values import Health
 from drahealth.suites.certifying.pod_status.releases import shown_by_releases
 from drahealth.suites.certifying.pod_status.view import ReleaseView
 from drahealth.suites.unit.checking.healthy_plugin_run import PATH, RESOURCE, A, Edit, plugin_run
-from drahealth.suites.unit.checking.test_device_plugin_checks import lists, without
+from drahealth.suites.unit.checking.plugin_edits import lists, without
 
 DEVICE, STREAM = f"{RESOURCE}/gpu-1", "kubelet#6"
 HEALTHY, UNHEALTHY, RELEASES = Health.HEALTHY, Health.UNHEALTHY, ("1.34", "1.35", "1.36", "1.37")
