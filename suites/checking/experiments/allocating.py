@@ -111,7 +111,8 @@ async def allocator(lab: Lab, plugin: Plugin, named: Collection[str] = ()) -> As
     """
     assert lab.subject.api, "the driver has no API server"
     async with watched_slices(lab, plugin.driver) as watched:
-        slices = await watched.complete(plugin.driver)
+        count = lab.claim_devices if isinstance(lab.claim_devices, int) else 1
+        slices = await watched.complete(plugin.driver, devices=() if lab.claim else named, count=count)
     lab.subject.check_running()
     async with _surroundings(lab, lab.subject.api):
         if lab.claim:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from drahealth.fakes.cluster.api import SLICES, ApiError, Object, WatchEvent
@@ -15,6 +15,8 @@ from drahealth.suites.checking.outcomes import Incomplete
 
 PUBLISH_LIMIT = 30.0
 """Seconds until a registered driver must have published its devices."""
+POOLS_LIMIT = 10.0
+"""Seconds from the first complete pool to one with a device that is needed."""
 _RETRY = 0.5
 _NOT_FOUND = 404
 
@@ -37,13 +39,19 @@ class SliceWatch:
         """The slices with the driver's name, by their names."""
         return tuple(self._slices[name] for name in sorted(self._slices) if _driver(self._slices[name]) == driver)
 
-    async def complete(self, driver: str, limit: float = PUBLISH_LIMIT) -> tuple[Object, ...]:
+    async def complete(
+        self, driver: str, limit: float = PUBLISH_LIMIT, *, devices: Collection[str] = (), count: int = 1
+    ) -> tuple[Object, ...]:
         """Waits until all pools of the driver are complete, and returns its slices; at the limit, those it has.
+
+        A driver publishes one pool after another. So it waits some more seconds for devices with these names, and for
+        so many devices in all.
 
         Raises Incomplete if they are of several nodes: then the node of the driver is unknown. Also if there are only
         some of no node in a cluster: they can be of another instance of the driver.
         """
-        await self._until(limit, lambda: are_complete(self.of_driver(driver)))
+        if await self._until(limit, lambda: are_complete(self.of_driver(driver))):
+            await self._until(POOLS_LIMIT, lambda: self._has(driver, devices, count))
         found = self.of_driver(driver)
         if not found and self._without_node:
             raise Incomplete(f"{driver} has only ResourceSlices without a node name, which another instance can own")
@@ -112,6 +120,12 @@ class SliceWatch:
             change = "MODIFIED" if event.type == "ADDED" and old else event.type
             self._lab.record(SliceChanged(change, event.object, "check" if by_us else "driver"))
         self._changes.notify()
+
+    def _has(self, driver: str, devices: Collection[str], count: int) -> bool:
+        """Whether the pools of the driver are complete, and have these devices, and so many."""
+        slices = self.of_driver(driver)
+        names = [name for one in newest(slices) for name in _devices(one)]
+        return are_complete(slices) and set(devices) <= set(names) and len(names) >= count
 
     async def _catch_up(self) -> None:
         """Waits until the watch has shown that known slices were changed or deleted: events can be late."""

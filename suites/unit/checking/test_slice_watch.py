@@ -46,9 +46,9 @@ async def rig() -> AsyncGenerator[LateRig]:
     await rig.close()
 
 
-def slice_of(name: str) -> Object:
+def slice_of(name: str, device: str = "gpu-0") -> Object:
     pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": DRIVER, "nodeName": NODE, "pool": pool, "devices": [{"name": "gpu-0"}]}
+    spec = {"driver": DRIVER, "nodeName": NODE, "pool": pool, "devices": [{"name": device}]}
     return {"metadata": {"name": name}, "spec": spec}
 
 
@@ -74,3 +74,12 @@ async def test_slice_that_the_driver_has_replaced_meanwhile_counts_as_deleted(ri
         for one in slices:
             await watched.delete(one)
         assert watched.of_driver(DRIVER) == ()
+
+
+async def test_devices_that_are_needed_are_awaited(rig: LateRig) -> None:
+    made = [await rig.api.create(SLICES, slice_of("a"))]
+    async with watched_slices(rig.lab(), DRIVER) as watched:
+        waiting = asyncio.create_task(watched.complete(DRIVER, devices=["gpu-9"]))
+        await watched.complete(DRIVER)
+        made.append(await rig.api.create(SLICES, slice_of("b", "gpu-9")))
+        assert await waiting == tuple(made)
