@@ -30,8 +30,6 @@ LONER = """
 import asyncio, sys
 from pathlib import Path
 from drahealth.suites.targets.api_servers.serving import api_server
-from drahealth.suites.unit.certifying.test_objects import check_objects_of_any_kind
-from drahealth.suites.unit.endings import PATIENCE
 
 async def main():
     async with api_server("real", Path(sys.argv[1])):

@@ -29,7 +29,7 @@ _LONG = 10_000_000
 _START = 60.0
 _PAUSE = 0.02
 """Seconds between two calls of a polled condition."""
-_LATE = 20.0
+_LATE = 60.0
 """Seconds after which a missing fence is an error of the machine."""
 
 

@@ -51,7 +51,7 @@ REAL = WaitTimes(
     gone=12.0,
 )
 REFERENCE = WaitTimes(
-    receipt=0.1, each=0.00005, rounds=2, settle=0.1, stuck=2.0, reopened=1.5, restarted=5.0, started=5.0, gone=5.0
+    receipt=0.1, each=0.00005, rounds=2, settle=0.1, stuck=2.0, reopened=1.5, restarted=20.0, started=5.0, gone=5.0
 )
 
 

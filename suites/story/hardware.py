@@ -72,7 +72,10 @@ class Gpu:
         await self.driver.control.taint(self.path, key, effect=effect)
         published = False
         with suppress(TimeoutError):
-            async with asyncio.timeout(node.target.windows["push"]), aclosing(node.target.api.watch(SLICES)) as changes:
+            async with (
+                asyncio.timeout(node.target.windows["start"]),
+                aclosing(node.target.api.watch(SLICES)) as changes,
+            ):
                 async for change in changes:
                     if published := (key, effect) in self._taints_in(change.object):
                         break

@@ -15,6 +15,7 @@ from drahealth.suites.checking.subject import guard
 from drahealth.suites.checking.subject.kept_output import FIRST_LINES, OUTPUT_LINES
 from drahealth.suites.checking.subject.process import DriverProcess
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.unit.endings import PATIENCE
 
 CHILD_IN_ITS_OWN_SESSION = """
 import os, sys, time
@@ -121,7 +122,7 @@ async def test_driver_ends_with_the_process_that_started_it() -> None:
     asyncio.get_running_loop().add_reader(driver, ended.set)
     owner.kill()
     await owner.wait()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await ended.wait()
     asyncio.get_running_loop().remove_reader(driver)
     os.close(driver)
@@ -139,7 +140,7 @@ async def test_driver_ends_if_the_caller_ends_before_the_driver_has_started() ->
     for descriptor in (watched, sink, held):
         os.close(descriptor)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await started.wait()  # its output ends with the driver
     finally:
         started.stdin.close()

@@ -23,6 +23,7 @@ from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.namespaces import mounts
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.command_process import COMMAND
+from drahealth.suites.unit.endings import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("user_namespaces")
 
@@ -108,7 +109,7 @@ async def ended(pid: int) -> None:
     except ProcessLookupError:  # it has already ended
         return
     asyncio.get_running_loop().add_reader(handle, gone.set)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await gone.wait()
     asyncio.get_running_loop().remove_reader(handle)
     os.close(handle)
@@ -171,7 +172,7 @@ async def test_driver_reaches_our_socket_on_a_loopback_of_its_own(tmp_path: Path
                 listening.setblocking(False)
                 code = f"import socket; socket.create_connection(('127.0.0.1', {port})).send(b'hello')"
                 caller = asyncio.create_task(output_of(running, sys.executable, "-c", code))
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(PATIENCE):
                     connection, _ = await asyncio.get_running_loop().sock_accept(listening)
                 with connection:
                     assert await asyncio.get_running_loop().sock_recv(connection, 10) == b"hello"

@@ -12,6 +12,7 @@ from drahealth.fakes.cluster.containers.cri import CriServer
 from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
 from drahealth.proto import cri as methods
 from drahealth.proto import cri_v1_pb2 as cri
+from drahealth.suites.unit.endings import PATIENCE
 
 Call = Callable[..., Awaitable[Any]]
 
@@ -30,7 +31,7 @@ async def call(runtime: ContainerRuntime, tmp_path: Path) -> AsyncIterator[Call]
     async with grpc.aio.insecure_channel(f"unix:{server.socket}") as channel:
 
         async def call(method: Any, **fields: Any) -> Any:
-            return await method.stub(channel)(method.request(**fields), timeout=60)
+            return await method.stub(channel)(method.request(**fields), timeout=PATIENCE)
 
         yield call
     await server.stop()
@@ -240,7 +241,7 @@ async def test_containers_outlive_the_server(runtime: ContainerRuntime, tmp_path
     second = CriServer(runtime, tmp_path / "second.sock", tmp_path / "logs")
     await second.start()
     async with grpc.aio.insecure_channel(f"unix:{second.socket}") as channel:
-        found = await methods.LIST_CONTAINERS.stub(channel)(cri.ListContainersRequest(), timeout=10)
+        found = await methods.LIST_CONTAINERS.stub(channel)(cri.ListContainersRequest(), timeout=PATIENCE)
     await second.stop()
     assert [container.id for container in found.containers] == [container_id]
     assert not second.socket.exists()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.kubelet_plugin.health_streams.stream_faults import StreamFaults
 from drahealth.fakes.kubelet_plugin.health_streams.stream_queue import MAX_DEVICES, MAX_MESSAGES, StreamQueue
+from drahealth.suites.unit.endings import PATIENCE
 
 
 class Listener:
@@ -30,7 +31,7 @@ class Listener:
             self.outlet.put(message)
 
     async def reads(self, count: int) -> str:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             return "".join([await anext(self.messages) for _ in range(count)])
 
 

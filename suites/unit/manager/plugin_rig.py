@@ -124,7 +124,7 @@ async def call_register(node: Node, **request: Any) -> str:
     asked = {"version": VERSION, "endpoint": "odd.sock", "resource_name": RESOURCE, **request}
     async with grpc.aio.insecure_channel(target(node.root / "device-plugins" / "kubelet.sock")) as channel:
         try:
-            await REGISTER.stub(channel)(REGISTER.request(**asked), timeout=15)
+            await REGISTER.stub(channel)(REGISTER.request(**asked), timeout=PATIENCE)
         except grpc.aio.AioRpcError as error:
             return str(error.details())
     return ""

@@ -21,6 +21,7 @@ from drahealth.proto.device_plugin import (
 )
 from drahealth.proto.extended_resources import AdmissionError, Amount
 from drahealth.proto.sockets import target
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.anything import ANYTHING, a_few, is_line, mutated, odd_text
 from drahealth.suites.unit.manager.plugin_rig import (
     RESOURCE,
@@ -238,7 +239,7 @@ async def test_any_registration_is_answered_in_a_line(node: Node, good: FakeDevi
     async with grpc.aio.insecure_channel(target(node.root / "device-plugins" / "kubelet.sock")) as channel:
         register: Any = channel.unary_unary(REGISTER.path)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await register(payload, timeout=15)
+            await register(payload, timeout=PATIENCE)
     code, details = refused.value.code(), refused.value.details() or ""
     assert (code, is_line(details)) == (grpc.StatusCode.INVALID_ARGUMENT, True)
     await works(good, node)

@@ -21,6 +21,7 @@ from drahealth.proto.services import (
     Method,
     serve,
 )
+from drahealth.suites.unit.endings import PATIENCE
 
 HANGING = PREPARE["v1.DRAPlugin"]
 GARBAGE = b"\x0a\xff"
@@ -87,19 +88,19 @@ def test_the_paths_are_those_that_kubelets_call() -> None:
 
 
 async def test_a_call_gives_the_response(channel: grpc.aio.Channel) -> None:
-    info = await GET_INFO.stub(channel)(GET_INFO.request(), timeout=60)
+    info = await GET_INFO.stub(channel)(GET_INFO.request(), timeout=PATIENCE)
     assert info.name == "gpu.example.com"
 
 
 async def test_a_method_that_is_not_served_is_unimplemented(channel: grpc.aio.Channel) -> None:
     method = UNPREPARE["v1.DRAPlugin"]
     with pytest.raises(grpc.aio.AioRpcError) as error:
-        await method.stub(channel)(method.request(), timeout=60)
+        await method.stub(channel)(method.request(), timeout=PATIENCE)
     assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_a_call_whose_channel_is_closed_fails_and_cancels_nobody(channel: grpc.aio.Channel) -> None:
-    call = asyncio.ensure_future(HANGING.stub(channel)(HANGING.request(), timeout=60))
+    call = asyncio.ensure_future(HANGING.stub(channel)(HANGING.request(), timeout=PATIENCE))
     await channel.channel_ready()
     await channel.close()
     with pytest.raises(grpc.aio.AioRpcError) as error:

@@ -201,7 +201,7 @@ def test_an_interrupted_run_stops_its_processes(tmp_path: Path, how: signal.Sign
         assert run.stdout
         assert run.stdout.readline().startswith("the reference")
         run.send_signal(how)
-        _, said = run.communicate(timeout=60)
+        _, said = run.communicate(timeout=240)
     assert (run.returncode, said.splitlines()[-1]) == (3, "drahealth: interrupted")
     report = json.loads(tmp_path.with_suffix(".json").read_text())
     assert (report["complete"], report["interrupted"], report["exit_code"]) == (False, True, 3)

@@ -32,7 +32,7 @@ def line(monkeypatch: pytest.MonkeyPatch) -> None:
 def drahealth(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, with the line in its registry."""
     words = [sys.executable, "-c", COMMAND, *arguments]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
 
 
 @pytest.mark.parametrize("command", ["run", "play", "doctor"])

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import PluginRig
 
 
 @pytest.fixture
 async def rig() -> AsyncIterator[PluginRig]:
     with tempfile.TemporaryDirectory(prefix="dra-") as folder:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             yield PluginRig(Path(folder))

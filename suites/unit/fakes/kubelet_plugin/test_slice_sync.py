@@ -15,6 +15,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.kubelet_plugin.pools import Owner
 from drahealth.fakes.kubelet_plugin.slice_sync import SliceSync
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import (
     DRIVER,
     MAIN,
@@ -136,7 +137,7 @@ async def test_slices_converge_to_the_last_published_pools(steps: list[tuple[str
     api = ApiServer(clock=clock)
     sync = SliceSync(api, Owner(DRIVER, "node-a"), clock)
     last: dict[str, int] = {}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         sync.publish({})
         for what, of in steps:
             last = of if what == "publish" else last
