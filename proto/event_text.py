@@ -53,7 +53,8 @@ def _words(event: Event) -> str:
             args = (f"{name}={value}" for name, value in event.args.items() if value not in ("", False, None, []))
             return f"{event.driver}: command {' '.join((event.command, *args))}"
         case events.StatusSeen():
-            return f"{'':24}pod {event.pod} {event.phase}: {'; '.join(_places(event))}"
+            pending = f" ({_short(event.pending, 100)})" if event.pending else ""
+            return f"{'':24}pod {event.pod} {event.phase}{pending}: {'; '.join(_places(event))}"
         case events.StatusWritten():
             outcome = f"rejected: {event.error}" if event.error else "written" if event.changed else "written unchanged"
             return f"{'':24}status of pod {event.pod} {outcome}"

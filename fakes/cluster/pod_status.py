@@ -16,7 +16,22 @@ def status_seen(pod: Object) -> StatusSeen:
     )
     meta, phase = pod["metadata"], status.get("phase", "Pending")
     unknown = tuple(_unknown_keys(status))
-    return StatusSeen(meta["name"], meta["uid"], phase, containers, initial, _resources(status), unknown_keys=unknown)
+    return StatusSeen(
+        *(meta["name"], meta["uid"], phase, containers, initial, _resources(status)),
+        unknown_keys=unknown,
+        pending=_why_pending(pod) if phase == "Pending" else "",
+    )
+
+
+def _why_pending(pod: Object) -> str:
+    """The scheduler's reason, or that of a waiting container; empty if there is none."""
+    status = pod.get("status", {})
+    for condition in () if pod.get("spec", {}).get("nodeName") else status.get("conditions") or ():
+        if (condition.get("type"), condition.get("status")) == ("PodScheduled", "False"):
+            return str(condition.get("message") or condition.get("reason") or "")
+    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    waiting = (container.get("state", {}).get("waiting") or {} for container in containers)
+    return next((str(one["message"]) for one in waiting if one.get("message")), "")
 
 
 def _container_seen(status: Object) -> ContainerSeen:

@@ -42,6 +42,8 @@ class StatusSeen:
     """Namespace of the pod; empty in a scenario, which has just one."""
     unknown_keys: tuple[str, ...] = ()
     """Paths of keys in an allocatedResourcesStatus that the KEP does not have."""
+    pending: str = ""
+    """Why a Pending Pod waits: the message of the scheduler, or of a container's waiting state."""
 
     def entries(self) -> Iterator[tuple[str, tuple[ResourceStatus, ...]]]:
         """Each `allocatedResourcesStatus` with the name of its container, "" for the pod's own; () where it is not."""

@@ -130,5 +130,7 @@ def _pod_row(seen: StatusSeen) -> tuple[tuple[int, str], Text, Text, Text, Text]
             devices.append(plain(shown.health, _STYLE[shown.health]))
             devices.append(plain(f" {shown.message}" if shown.message else ""))
             devices.append("" if container else ", used by no container")
-    containers = ", ".join(f"{c.name} {c.state}" for c in (*seen.init_containers, *seen.containers))
-    return (worst, name), plain(name), plain(seen.phase), plain(containers), devices
+    containers = plain(", ".join(f"{c.name} {c.state}" for c in (*seen.init_containers, *seen.containers)))
+    if seen.pending:
+        containers.append("\n" if containers else "").append(plain(seen.pending, "yellow"))
+    return (worst, name), plain(name), plain(seen.phase), containers, devices

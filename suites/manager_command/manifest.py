@@ -5,6 +5,7 @@ YAML 1.2, which includes JSON, with any number of documents.
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,9 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, PODS, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server import strategies
+from drahealth.fakes.cluster.api_server.field_types import unknown_fields
 from drahealth.fakes.program.error_wording import plain
+from drahealth.proto.quoting import one_line
 from drahealth.suites.manager_command.schema import SCHEMAS
 from drahealth.suites.yaml_tree import Malformed, documents, get, items, line_of, text
 
@@ -108,7 +111,15 @@ def _manifest(document: Node, node_name: str) -> Manifest:
     except ApiError as error:
         raise Malformed(error.message, line_of(document)) from None
     _check_namespace(document, kind, metadata)
+    _check_fields(document, kind, obj)
     return Manifest(kind, obj, allocation)
+
+
+def _check_fields(document: Node, kind: Kind, obj: Object) -> None:
+    if unknown := unknown_fields(kind, obj):
+        listed = ", ".join(f'unknown field "{one_line(path)}"' for path in unknown)
+        place = [int(part) if part.isdecimal() else part for part in re.split(r"[.\[\]]+", unknown[0])]
+        raise Malformed(listed, _line(document, tuple(place)))
 
 
 def _check_namespace(document: Node, kind: Kind, metadata: Object) -> None:

@@ -1,7 +1,7 @@
 """The schema of manifests: the fields that drahealth reads, by kind.
 
-Other fields are ignored, as a kubelet of another release would do. Source: the Pod API (core/v1) and
-resource.k8s.io/v1.
+Other fields of the API have no effect. Fields that the API does not have are rejected (`manifest`). Source: the Pod
+API (core/v1) and resource.k8s.io/v1.
 """
 
 from typing import Annotated, Literal

@@ -3,7 +3,7 @@
 The code behind the API server can rely on them. Fields that a message does not have stay as they are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +12,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from drahealth.fakes.cluster.api import Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.gates import FIELD
 from drahealth.fakes.cluster.api_server.protobuf_bodies import MESSAGES, is_inline, is_map
 
 _SPECIAL: Mapping[str, tuple[type, ...]] = MappingProxyType(
@@ -49,6 +50,39 @@ _NAMES = {
 def typed(kind: Kind, obj: Object) -> Object:
     """A copy of the object without null. Raises `ApiError` 400, naming the first field with a wrong type."""
     return _object("", obj, MESSAGES[kind.api_version, kind.kind])
+
+
+def unknown_fields(kind: Kind, obj: Object) -> list[str]:
+    """The paths of fields that the kind does not have in Kubernetes 1.37, without the extensions of KEP-4680."""
+    message = MESSAGES.get((kind.api_version, kind.kind))
+    found = list(_unknown("", obj, message)) if message else []
+    return [path for path in found if path not in _ENVELOPE and path.rpartition(".")[2] != FIELD]
+
+
+_ENVELOPE = ("apiVersion", "kind")
+
+
+def _unknown(path: str, obj: Object, message: Descriptor) -> Iterator[str]:
+    fields = _fields(message)
+    for name, value in obj.items() if isinstance(obj, dict) else ():
+        at, field = f"{path}.{name}" if path else name, fields.get(name)
+        if field is None:
+            yield at
+        elif (inner := field.message_type) is not None and inner.name not in _SPECIAL:
+            yield from _unknown_inside(at, value, field, inner)
+
+
+def _unknown_inside(path: str, value: Any, field: FieldDescriptor, message: Descriptor) -> Iterator[str]:
+    if is_map(field):
+        item = message.fields_by_name["value"].message_type
+        if item is not None and item.name not in _SPECIAL:
+            for key, one in value.items() if isinstance(value, dict) else ():
+                yield from _unknown(f"{path}.{key}", one, item)
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from _unknown(f"{path}[{index}]", one, message)
+    elif value is not None:
+        yield from _unknown(path, value, message)
 
 
 def _object(path: str, obj: Object, message: Descriptor) -> Object:

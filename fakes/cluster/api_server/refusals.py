@@ -35,6 +35,11 @@ def duplicate_value(field: str, value: Any) -> FieldError:
     return FieldError(field, f"Duplicate value: {_quoted(value)}")
 
 
+def not_in(field: str, value: Any, detail: str) -> FieldError:
+    """A name that refers to nothing."""
+    return FieldError(field, f"Not found: {_quoted(value)}: {detail}")
+
+
 def required_value(field: str, detail: str = "") -> FieldError:
     return FieldError(field, f"Required value: {detail}" if detail else "Required value")
 
@@ -92,6 +97,14 @@ def terminating(kind: Kind, name: str, namespace: str) -> ApiError:
 
 def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
+
+
+def unknown_fields(kind: Kind, paths: Sequence[str]) -> ApiError:
+    """400 for fields that the kind does not have, in a request with strict validation."""
+    version = kind.api_version.rpartition("/")[2]
+    listed = ", ".join(f'unknown field "{path}"' for path in paths)
+    what = f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}'
+    return bad_request(f"{what}: strict decoding error: {listed}")
 
 
 def unauthorized() -> ApiError:

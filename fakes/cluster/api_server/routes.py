@@ -13,7 +13,9 @@ from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.deletion import check_preconditions
 from drahealth.fakes.cluster.api_server.discovery import documents
 from drahealth.fakes.cluster.api_server.field_selectors import field_selector
+from drahealth.fakes.cluster.api_server.field_validation import FieldValidation
 from drahealth.fakes.cluster.api_server.label_selectors import label_selector
+from drahealth.fakes.cluster.api_server.openapi import ROOT, openapi_documents
 from drahealth.fakes.cluster.api_server.rejection_log import RejectionLog
 from drahealth.fakes.cluster.api_server.request_bodies import (
     BODY_LIMIT,
@@ -36,7 +38,7 @@ def application(server: ApiServer, checks: RequestChecks) -> web.Application:
     """The server's paths, which answer requests that pass the checks, while the application is served."""
     app = web.Application(middlewares=[_refusing, _checking(checks)], client_max_size=BODY_LIMIT)
     app[REJECTIONS] = RejectionLog()
-    for path in ("/version", "/api", "/apis", "/api/v1", "/apis/{group}/{version}"):
+    for path in ("/version", "/api", "/apis", "/api/v1", "/apis/{group}/{version}", ROOT, ROOT + "/{path:.+}"):
         app.router.add_get(path, _discovery(server))
     for path in ("/readyz", "/livez", "/healthz"):
         app.router.add_get(path, _health(server))
@@ -80,24 +82,29 @@ class _Resource:
         return web.json_response(await self._server.get(self._kind, request.match_info["name"], _namespace(request)))
 
     async def _create(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._server.create(self._kind, await self._body(request)), status=201)
+        fields = FieldValidation(request, self._kind)
+        obj = fields.checked(await self._body(request))
+        return fields.response(await self._server.create(self._kind, obj), status=201)
 
     async def _replace(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._server.replace(self._kind, await self._body(request)))
+        fields = FieldValidation(request, self._kind)
+        obj = fields.checked(await self._body(request))
+        return fields.response(await self._server.replace(self._kind, obj))
 
     async def _replace_status(self, request: web.Request) -> web.Response:
         return web.json_response(await self._server.replace_status(self._kind, await self._body(request)))
 
     async def _patch(self, request: web.Request) -> web.Response:
-        change = await read_patch(request, self._kind, status=False, time=self._server.time())
+        fields = FieldValidation(request, self._kind)
+        change = fields.change(await read_patch(request, self._kind, status=False, time=self._server.time()))
         name, namespace = request.match_info["name"], _namespace(request)
         try:
-            return web.json_response(await self._server.patch(self._kind, name, namespace, change))
+            return fields.response(await self._server.patch(self._kind, name, namespace, change))
         except ApiError as error:
             if error.status != 404 or not is_apply(request):
                 raise
         new = change(empty_object(request, self._kind))
-        return web.json_response(await self._server.create(self._kind, new), status=201)
+        return fields.response(await self._server.create(self._kind, new), status=201)
 
     async def _patch_status(self, request: web.Request) -> web.Response:
         change = await read_patch(request, self._kind, status=True, time=self._server.time())
@@ -259,7 +266,8 @@ async def _kind_at(server: VersionedServer, request: web.Request) -> Kind:
 
 def _discovery(server: ApiServer) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def answer(request: web.Request) -> web.Response:
-        if (document := documents(server.kinds).get(request.path)) is None:
+        found = openapi_documents if request.path.startswith(ROOT) else documents
+        if (document := found(server.kinds).get(request.path)) is None:
             raise refusals.no_such_resource()
         return web.json_response(document)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, PODS, REPLICA_SETS, SLICES, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.claim_names import claim_name_errors
 from drahealth.fakes.cluster.api_server.refusals import FieldError
 from drahealth.fakes.cluster.other_kinds import CRDS
 from drahealth.proto.extended_resources import is_extended_resource
@@ -30,8 +31,12 @@ def validate_spec(kind: Kind, obj: Object) -> None:
     if kind == PODS:
         errors += _source_errors(obj.get("spec", {}).get("resourceClaims") or ())
         errors += _amount_errors(obj.get("spec", {}))
+        if not errors:
+            errors += claim_name_errors(obj.get("spec", {}), "spec")
     if kind == REPLICA_SETS:
         errors += _set_errors(obj.get("spec", {}))
+        if not errors:
+            errors += claim_name_errors(obj["spec"]["template"]["spec"], "spec.template.spec")
     if kind == CRDS and not errors:
         errors += _definition_errors(obj)
     if errors:

@@ -17,7 +17,7 @@ from drahealth.fakes.cluster.pod_worker.devices import DeviceManager, PodDevices
 from drahealth.fakes.cluster.pod_worker.events import EventRecorder
 from drahealth.fakes.cluster.pod_worker.health_events import PodEvent, health_events
 from drahealth.fakes.cluster.pod_worker.pod_object import PodObject
-from drahealth.fakes.cluster.pod_worker.status import PodFacts, failed_status, pod_status
+from drahealth.fakes.cluster.pod_worker.status import PodFacts, Waiting, failed_status, pod_status
 from drahealth.fakes.cluster.pods import is_terminal
 from drahealth.proto.clock import Clock
 from drahealth.proto.values import AllocatedResources
@@ -56,6 +56,8 @@ class PodLifecycle:
         self._is_deleted = False
         self._is_ended = False
         self._last_health: AllocatedResources | None = None
+        self._recorded: Waiting | None = None
+        """The problem of the last Event about the devices."""
 
     def wake(self) -> None:
         """Requests a sync. Several requests before a sync are combined."""
@@ -134,6 +136,11 @@ class PodLifecycle:
             return
         if (seconds := self._containers.run()) is not None:
             self._again_in(seconds)
+        if (problem := self._devices.problem) != self._recorded:
+            self._recorded = problem
+            if problem and problem.reason != "PreStartContainerError":
+                message = f"Failed to prepare dynamic resources: {problem.message}"
+                self._record(PodEvent("Warning", "FailedPrepareDynamicResources", message))
         await self._write_status(is_over=False)
 
     async def _refuse(self, reason: str, message: str) -> None:

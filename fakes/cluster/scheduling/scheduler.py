@@ -6,12 +6,15 @@ suitable node by name gets the pod. It acts after changes and never polls.
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+from uuid import uuid4
 
 from drahealth.fakes.cluster.api import (
     CLAIM_TEMPLATES,
     CLAIMS,
     DEVICE_CLASSES,
+    EVENTS,
     NODES,
     PODS,
     SLICES,
@@ -32,6 +35,7 @@ from drahealth.fakes.cluster.scheduling.pools import Pool, pools_on
 from drahealth.proto.clock import Clock, SystemClock
 
 _KINDS = (PODS, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES, NODES)
+_COMPONENT = "default-scheduler"
 _CHANGED_UNDER_US = (404, 409, 503)
 """Errors after which a watch event explains the reason."""
 
@@ -40,7 +44,10 @@ _Allocations = dict[str, Object]
 
 
 class Scheduler(ControlLoop):
-    """Schedules pods from `start` to `stop`; an unschedulable pod has the reason in its PodScheduled condition."""
+    """Schedules pods from `start` to `stop`.
+
+    An unschedulable pod has the reason in its PodScheduled condition, and in an Event.
+    """
 
     def __init__(self, api: ControlPlaneApi, *, clock: Clock | None = None) -> None:
         super().__init__("scheduler", api, _KINDS)
@@ -147,6 +154,28 @@ class Scheduler(ControlLoop):
         status = with_condition(latest["status"], "PodScheduled", False, now=now, reason="Unschedulable", message=why)
         if status != latest["status"]:
             self._mirror.store(PODS, await self._api.replace_status(PODS, {**latest, "status": status}))
+            with suppress(ApiError):  # the condition has the reason, too
+                await self._api.create(EVENTS, _failed_scheduling(latest, why, self._clock.wall()))
+
+
+def _failed_scheduling(pod: Object, why: str, wall: float) -> Object:
+    """The Event of kube-scheduler for a Pod without a node."""
+    metadata, time = pod["metadata"], timestamp(wall)
+    reference = {key: metadata[key] for key in ("namespace", "name", "uid", "resourceVersion")}
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {"name": f"{metadata['name']}.{uuid4().hex[:16]}", "namespace": metadata["namespace"]},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", **reference},
+        "type": "Warning",
+        "reason": "FailedScheduling",
+        "message": why,
+        "count": 1,
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+        "source": {"component": _COMPONENT},
+        "reportingComponent": _COMPONENT,
+    }
 
 
 def _is_pending(pod: Object) -> bool:

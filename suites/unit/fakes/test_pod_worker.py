@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import cast
 
 import pytest
 
-from drahealth.fakes.cluster.api import NODES, PODS
+from drahealth.fakes.cluster.api import EVENTS, NODES, PODS
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
 from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
 from drahealth.proto.values import Health
+from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.pod_world import Devices, World, main, phase, running_world, shown, until, waits_for
 
 CRASHES = ("sh", "-c", "exit 1")
@@ -55,6 +57,16 @@ async def test_a_pod_waits_for_its_claim_and_gets_its_devices(world: World) -> N
     message = main(waiting)["state"]["waiting"]["message"]
     assert (phase(waiting), message) == ("Pending", "ResourceClaim default/train-gpu does not exist yet")
     assert container.config.cdi_devices == ("example.com/gpu=gpu-0",)
+
+
+async def test_an_event_says_why_devices_are_not_prepared(world: World) -> None:
+    uid = await world.pod(claim=True)
+    async with asyncio.timeout(PATIENCE), aclosing(world.api.watch(EVENTS, "default")) as events:
+        async for change in events:
+            if change.object["reason"] == "FailedPrepareDynamicResources":
+                break
+    message = "Failed to prepare dynamic resources: ResourceClaim default/train-gpu does not exist yet"
+    assert (change.object["involvedObject"]["uid"], change.object["message"]) == (uid, message)
 
 
 async def test_failed_preparation_is_logged_and_retried(world: World, caplog: pytest.LogCaptureFixture) -> None:

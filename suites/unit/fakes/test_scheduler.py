@@ -11,6 +11,7 @@ from drahealth.fakes.cluster.api import (
     CLAIM_TEMPLATES,
     CLAIMS,
     DEVICE_CLASSES,
+    EVENTS,
     NODES,
     PODS,
     SLICES,
@@ -126,6 +127,11 @@ class Cluster:
             "Unschedulable",
         )
         return str(condition["message"])
+
+    async def failed(self, name: str) -> list[str]:
+        """The messages of the Events of this pod with the reason FailedScheduling."""
+        found = [event for event in await self.server.list(EVENTS) if event["involvedObject"]["name"] == name]
+        return [event["message"] for event in found if event["reason"] == "FailedScheduling"]
 
     async def run(self, obj: Object) -> Object:
         await self.server.create(PODS, obj)
@@ -263,6 +269,8 @@ async def test_a_pod_that_waits_says_why_and_keeps_nobody_waiting(cluster: Clust
     await cluster.server.create(PODS, pod("train", entry))
     assert (await cluster.waits("train")).startswith(why)
     await cluster.run(pod("other", FROM_TEMPLATE))
+    (event,) = await cluster.failed("train")  # written before the other pod was bound
+    assert event.startswith(why)
 
 
 async def test_pending_pod_is_bound_when_devices_appear(cluster: Cluster) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, PODS, SLICES, ApiError, Kind
+from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, PODS, REPLICA_SETS, SLICES, ApiError, Kind
 from drahealth.fakes.cluster.api_server.spec_validation import validate_spec
 
 
@@ -63,3 +63,40 @@ def test_extended_resources_are_integers_and_not_overcommitted(spec: dict[str, A
 
 def test_other_resources_are_not_validated() -> None:
     validate_spec(PODS, {"metadata": {"name": "x"}, "spec": amounts(limits={"cpu": "1.5"}, requests={"cpu": "100m"})})
+
+
+DECLARED = [{"name": "a", "resourceClaimName": "x"}, {"name": "b", "resourceClaimName": "y"}]
+OTHERS = "must be one of the names in pod.spec.resourceClaims"
+
+
+def using(*claims: dict[str, str], declared: list[dict[str, str]] = DECLARED) -> dict[str, Any]:
+    return {"containers": [{"name": "main", "resources": {"claims": list(claims)}}], "resourceClaims": declared}
+
+
+@pytest.mark.parametrize(
+    ("spec", "errors"),
+    [
+        (using({"name": "gpu"}, declared=[]), f'[0]: Not found: "gpu": {OTHERS} which is empty'),
+        (using({"name": "a"}, {"name": "gpu"}), f'[1]: Not found: "gpu": {OTHERS}: a, b'),
+        (using({"name": "a"}, {"name": "a", "request": "x"}), '[1]: Duplicate value: "a"'),
+        (using({"name": "b", "request": "x"}, {"name": "b", "request": "x"}), '[1]: Duplicate value: "b/x"'),
+        (using({"name": "b", "request": "x"}, {"name": "b"}), '[1]: Duplicate value: "b/x"'),
+        (using({"name": ""}), "[0]: Required value"),
+    ],
+)
+def test_a_container_uses_each_declared_claim_once(spec: dict[str, Any], errors: str) -> None:
+    """The messages are those of kube-apiserver 1.37.1."""
+    with pytest.raises(ApiError) as refusal:
+        validate_spec(PODS, {"metadata": {"name": "x"}, "spec": spec})
+    at = "spec.containers[0].resources.claims"
+    assert (refusal.value.status, refusal.value.message) == (422, f'Pod "x" is invalid: {at}{errors}')
+
+
+def test_the_claims_of_init_containers_and_of_templates_are_checked() -> None:
+    containers = [{"name": "main", "resources": {"claims": [{"name": "a"}]}}]
+    spec = {"containers": [{"name": "main"}], "initContainers": containers, "resourceClaims": [*DECLARED, DECLARED[1]]}
+    with pytest.raises(ApiError, match=r'spec\.resourceClaims\[2\]\.name: Duplicate value: "b"'):
+        validate_spec(PODS, {"metadata": {"name": "x"}, "spec": spec})
+    template = {"spec": {"containers": containers}}
+    with pytest.raises(ApiError, match=r"spec\.template\.spec\.containers\[0\]\.resources\.claims\[0\]: Not found"):
+        validate_spec(REPLICA_SETS, {"metadata": {"name": "x"}, "spec": {"template": template}})

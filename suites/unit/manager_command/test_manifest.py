@@ -70,6 +70,7 @@ def test_another_text_of_the_same_object_changes_nothing() -> None:
         ),
         (pod() + "  nodeName: b\n", 9, "nodeName must be node-a, got b; remove it"),
         (f"{pod()}---{pod()}", 10, "duplicate object Pod default/job"),
+        (pod().replace("image:", "iamge:"), 8, 'unknown field "spec.containers[0].iamge"'),
         (pod().replace("job", '"\\ud800"'), 4, "invalid Unicode text"),
         ("x: &a [*a]", 1, "an alias stands within what it stands for"),
         ("[" * 5000, 1, "it is nested too deeply"),

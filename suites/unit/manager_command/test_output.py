@@ -172,6 +172,26 @@ def test_the_table_shows_streams_devices_and_pods() -> None:
     assert f"default/job Running main running {GPU} Unhealthy xid [79]" in rows
 
 
+NO_NODE: Object = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no nodes"}
+WAITING: Object = {"name": "main", "state": {"waiting": {"reason": "FailedPrepare", "message": "no such device"}}}
+
+
+@pytest.mark.parametrize(
+    ("status", "spec", "pending"),
+    [
+        ({"phase": "Pending", "conditions": [NO_NODE]}, {}, "no nodes"),
+        ({"phase": "Pending", "conditions": [NO_NODE]}, {"nodeName": "a"}, ""),
+        ({"phase": "Pending", "containerStatuses": [WAITING]}, {"nodeName": "a"}, "no such device"),
+        ({"phase": "Pending"}, {"nodeName": "a"}, ""),
+        ({"phase": "Running", "containerStatuses": [WAITING]}, {"nodeName": "a"}, ""),
+    ],
+)
+def test_lines_and_table_say_why_a_pod_is_pending(status: Object, spec: Object, pending: str) -> None:
+    event = status_of({**POD, "spec": spec, "status": status})
+    (line,) = written(event)
+    assert (line["pending"], bool(pending) and pending in table(event)) == (pending, bool(pending))
+
+
 def test_of_many_devices_the_table_shows_the_bad_ones_first() -> None:
     rows = table(*STORY[:11], devices=10_000).splitlines()
     devices = [row for row in rows if row.startswith(f"{DRIVER}/")]
