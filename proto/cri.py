@@ -99,3 +99,9 @@ IMAGE_STATUS = Unary("/runtime.v1.ImageService/ImageStatus", cri.ImageStatusRequ
 PULL_IMAGE = Unary("/runtime.v1.ImageService/PullImage", cri.PullImageRequest, cri.PullImageResponse)
 REMOVE_IMAGE = Unary("/runtime.v1.ImageService/RemoveImage", cri.RemoveImageRequest, cri.RemoveImageResponse)
 IMAGE_FS_INFO = Unary("/runtime.v1.ImageService/ImageFsInfo", cri.ImageFsInfoRequest, cri.ImageFsInfoResponse)
+
+# These need a process in a container, which the fake runtime has not: no field of them is read.
+EXEC = Unary("/runtime.v1.RuntimeService/Exec", cri.ExecRequest, cri.ExecResponse)
+EXEC_SYNC = Unary("/runtime.v1.RuntimeService/ExecSync", cri.ExecSyncRequest, cri.ExecSyncResponse)
+ATTACH = Unary("/runtime.v1.RuntimeService/Attach", cri.AttachRequest, cri.AttachResponse)
+PORT_FORWARD = Unary("/runtime.v1.RuntimeService/PortForward", cri.PortForwardRequest, cri.PortForwardResponse)

@@ -107,6 +107,38 @@ class UpdateRuntimeConfigResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class ExecRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ExecResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ExecSyncRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ExecSyncResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AttachRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AttachResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PortForwardRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PortForwardResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class PodSandboxMetadata(_message.Message):
     __slots__ = ("name", "uid", "namespace", "attempt")
     NAME_FIELD_NUMBER: _ClassVar[int]

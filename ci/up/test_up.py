@@ -9,6 +9,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -31,6 +32,16 @@ spec:
   - {name: main, image: training, resources: {claims: [{name: gpu}]}}
   resourceClaims: [{name: gpu, resourceClaimName: gpu}]
 """
+FAILING = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: failing
+  annotations: {runtime.example.com/script: "echo starts; sleep 0.1; echo out of memory; exit 3"}
+spec: {restartPolicy: Never, containers: [{name: main, image: training}]}
+"""
+PAGE = Path(__file__).parents[2] / "docs" / "up.md"
+EXIT_CODE = "{.status.containerStatuses[0].state.terminated.exitCode}"
 HEALTH = "{.status.containerStatuses[0].allocatedResourcesStatus[0].resources[0].health}"
 
 
@@ -48,14 +59,17 @@ def status() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def state() -> Iterator[Path]:
+def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A Ready node in a folder of its own; nothing of it is left at the end."""
     folder = Path(f"/tmp/dh-up-{os.getpid()}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DRAHEALTH_STATE", str(folder))
         patch.delenv("DRAHEALTH_SOCKET", raising=False)
         try:
-            drahealth("up", *(["--kubernetes", os.environ["KUBERNETES"]] if os.environ.get("KUBERNETES") else []))
+            release = ["--kubernetes", os.environ["KUBERNETES"]] if os.environ.get("KUBERNETES") else []
+            inventory = tmp_path_factory.mktemp("inventory") / "gpus.yaml"
+            inventory.write_text("format: inventory/v1\ndevices: [{name: gpu, count: 4}]\n")
+            drahealth("up", *release, "-f", str(inventory))
             yield folder
         finally:
             drahealth("down")
@@ -80,8 +94,39 @@ def test_nobody_without_a_certificate_reads_from_the_kubelet(state: Path) -> Non
         assert connection.getresponse().status == 401
 
 
-def test_logs_of_a_container_come_through_the_api_server(state: Path) -> None:
-    assert drahealth("kubectl", "logs", "job") == ""
+def test_a_script_in_an_annotation_gives_a_container_its_log_and_exit_code(state: Path) -> None:
+    drahealth("load", "-", text=FAILING)
+    drahealth("kubectl", "wait", "--for=jsonpath={.status.phase}=Failed", "pod/failing", "--timeout=240s")
+    code = drahealth("kubectl", "get", "pod", "failing", f"-o=jsonpath={EXIT_CODE}")
+    assert (drahealth("kubectl", "logs", "failing"), code) == ("starts\nout of memory\n", "3")
+
+
+def test_exec_is_refused_with_the_reason(state: Path) -> None:
+    assert "exec is not supported by the fake runtime" in drahealth("kubectl", "exec", "job", "--", "ls", code=1)
+
+
+def test_the_recipe_of_the_page_moves_a_pod_to_another_device(state: Path, tmp_path: Path) -> None:
+    drahealth("kubectl", "delete", "pod/job", "resourceclaim/gpu", "--timeout=240s")
+    drahealth("ctl", "reset")
+    assert commands_of(PAGE, "## Recipe", tmp_path).split()[-1] == "gpu.example.com/gpu=gpu-1"
+
+
+def commands_of(page: Path, title: str, folder: Path) -> str:
+    """The output of the commands of a section, after its files were written."""
+    section = page.read_text().partition(f"\n{title}")[2].partition("\n## ")[0]
+    for name, text in re.findall(r"^`([\w.]+)`:\n\n((?:    .*\n|\n)+)", section, re.MULTILINE):
+        (folder / name).write_text(textwrap.dedent(text))
+    lines = [line.strip() for line in section.splitlines() if re.match(r"    (drahealth|until) ", line)]
+    wrapper = folder / "drahealth"
+    wrapper.write_text(f'#!/bin/sh\nexec {sys.executable} -m drahealth.suites "$@"\n')
+    wrapper.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    command = ["sh", "-eu", "-c", "\n".join(lines)]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (done.returncode, lines != []) == (0, True), done.stdout + done.stderr
+    return done.stdout
 
 
 def test_a_second_up_of_the_name_is_refused(state: Path) -> None:
@@ -89,12 +134,16 @@ def test_a_second_up_of_the_name_is_refused(state: Path) -> None:
 
 
 def test_a_killed_node_leaves_no_process_and_starts_again_with_its_data(state: Path) -> None:
+    drahealth("load", "-", text=JOB)
+    drahealth("kubectl", "wait", "--for=condition=Ready", "pod/job", "--timeout=240s")
+    drahealth("ctl", "set", "gpu-*", "--health", "unhealthy")
+    drahealth("kubectl", "wait", f"--for=jsonpath={HEALTH}=Unhealthy", "pod/job", "--timeout=240s")
     before = status()
     kill(before["pid"], before["pid"])
     drahealth("up")
     after = status()
     assert (after["server"], after["pid"] != before["pid"]) == (before["server"], True)
-    drahealth("kubectl", "wait", "--for=condition=Ready", "pod/job", "--timeout=240s")
+    drahealth("kubectl", "wait", f"--for=jsonpath={HEALTH}=Healthy", "pod/job", "--timeout=240s")
 
 
 def test_a_dead_kubelet_ends_the_node_with_the_reason(state: Path) -> None:

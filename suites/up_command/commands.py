@@ -1,5 +1,4 @@
-"""The subcommands `up`, `status`, `down`, `logs` and `kubectl` of `drahealth`. Everything heavy is imported where it is
-needed."""
+"""The subcommands for nodes that stay: `up`, `status`, `down`, `logs`, `load` and `kubectl`. They import little."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +22,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("status")(status)
     app.command("down")(down)
     app.command("logs")(logs)
+    app.command("load")(load)
     app.command("kubectl", context_settings=_KUBECTL)(kubectl)
 
 
@@ -112,6 +112,19 @@ def logs(
     from drahealth.suites.up_command.tail import show_log
 
     show_log(existing(name), component, follow=follow, lines=lines)
+
+
+def load(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML or JSON; - is standard input.")],
+    name: Name = DEFAULT_NODE,
+) -> None:
+    """Apply manifests to a node, without kubectl. All kinds of objects are possible."""
+    from drahealth.suites.up_command import load as loading
+    from drahealth.suites.up_command.running import ready
+
+    folder, _ = ready(name)
+    for applied in loading.load(folder, files):
+        typer.echo(f"{applied} applied")
 
 
 def kubectl(context: typer.Context) -> None:

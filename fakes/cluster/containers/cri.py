@@ -9,6 +9,7 @@ container gets its own log file in `log_dir`, whatever path the kubelet requeste
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -36,6 +37,7 @@ from drahealth.fakes.cluster.containers.runtime import (
     UnknownIdError,
     WrongStateError,
 )
+from drahealth.fakes.cluster.containers.script import parse_annotation
 from drahealth.fakes.sockets import PATH_LIMIT
 from drahealth.proto import cri as methods
 from drahealth.proto import cri_v1_pb2 as cri
@@ -58,12 +60,14 @@ class CriServer:
         self._runtime = runtime
         self._log_dir = log_dir.absolute()
         self._server: grpc.aio.Server | None = None
+        self._end_output: Callable[[], None] | None = None
 
     async def start(self) -> None:
         """Starts the server and replaces an old socket. Raises OSError if the path cannot be used."""
         self._log_dir.mkdir(parents=True, exist_ok=True)
         self.socket.parent.mkdir(parents=True, exist_ok=True)
         self.socket.unlink(missing_ok=True)
+        self._end_output = self._runtime.read_output(_log)
         functions = {**self._functions(), **Images(self._runtime, self._log_dir).functions()}
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers(serve({method: _answer(f) for method, f in functions.items()}))
@@ -72,6 +76,8 @@ class CriServer:
 
     async def stop(self) -> None:
         """Stops the server, its connections and its socket; the containers stay."""
+        if self._end_output:
+            self._end_output()
         server, self._server = self._server, None
         if server is not None:
             await server.stop(grace=None)
@@ -98,6 +104,10 @@ class CriServer:
             methods.CONTAINER_STATS: self._container_stats,
             methods.LIST_CONTAINER_STATS: self._list_container_stats,
             methods.LIST_POD_SANDBOX_STATS: self._list_sandbox_stats,
+            methods.EXEC: _unsupported("exec"),
+            methods.EXEC_SYNC: _unsupported("exec"),
+            methods.ATTACH: _unsupported("attach"),
+            methods.PORT_FORWARD: _unsupported("port-forward"),
         }
 
     def _run_sandbox(self, request: cri.RunPodSandboxRequest) -> cri.RunPodSandboxResponse:
@@ -129,6 +139,7 @@ class CriServer:
     def _create_container(self, request: cri.CreateContainerRequest) -> cri.CreateContainerResponse:
         log_path = self._log_dir / f"{uuid4().hex}.log"
         config = container_config(request.config, str(log_path))
+        parse_annotation(self._runtime.sandbox(request.pod_sandbox_id).config.annotations, config.name)
         container = self._runtime.create_container(request.pod_sandbox_id, config)
         log_path.touch()
         return cri.CreateContainerResponse(container_id=container.id)
@@ -196,8 +207,31 @@ def _answer(function: Callable[[Any], Any]) -> Callable[[Any, Any], Awaitable[An
             await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
         except WrongStateError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        except NotSupportedError as error:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, str(error))
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
     return handle
+
+
+class NotSupportedError(Exception):
+    """A call that needs a process in a container."""
+
+
+def _unsupported(what: str) -> Callable[[Any], Any]:
+    def answer(request: Any) -> Any:
+        raise NotSupportedError(f"{what} is not supported by the fake runtime: its containers have no processes")
+
+    return answer
+
+
+def _log(container: Container, line: str) -> None:
+    """Appends a line in the format of the Container Runtime Interface."""
+    if container.config.log_path:
+        time = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        with Path(container.config.log_path).open("a", encoding="utf-8") as log:
+            log.write(f"{time} stdout F {line}\n")
 
 
 def _remove_log(container: Container) -> None:

@@ -8,12 +8,13 @@ a container.
 import asyncio
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from uuid import uuid4
 
-from drahealth.fakes.cluster.containers.script import parse
+from drahealth.fakes.cluster.containers.script import Script, parse, parse_annotation
 from drahealth.proto.clock import Clock, SystemClock
 
 TERMINATED = 143
@@ -117,11 +118,17 @@ class ContainerRuntime:
         self._containers_of: dict[str, list[str]] = {}
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._subscribers: list[Callable[[Container], None]] = []
+        self._readers: list[Callable[[Container, str], None]] = []
 
     def subscribe(self, notify: Callable[[Container], None]) -> Callable[[], None]:
         """Calls `notify` with each container that has started or exited; returns a function that ends this."""
         self._subscribers.append(notify)
         return lambda: self._subscribers.remove(notify) if notify in self._subscribers else None
+
+    def read_output(self, read: Callable[[Container, str], None]) -> Callable[[], None]:
+        """Calls `read` with each line of output of a container; returns a function that ends this."""
+        self._readers.append(read)
+        return lambda: self._readers.remove(read) if read in self._readers else None
 
     def wall(self) -> int:
         """The runtime's own time in Unix nanoseconds."""
@@ -196,12 +203,13 @@ class ContainerRuntime:
         if container.state is not ContainerState.CREATED:
             raise WrongStateError(f"container {container_id} is {container.state}; only a created one can be started")
         self._change(replace(container, state=ContainerState.RUNNING, started=self.wall()))
-        script = parse(container.config.command + container.config.args)
+        script = self._script(container)
         if script.seconds <= 0:
+            self._write(container_id, script.lines)
             self._exit(container_id, script.code)
-        elif script.seconds < math.inf:
-            end = self._clock.now() + script.seconds
-            self._lives[container_id] = asyncio.create_task(self._live(container_id, end, script.code))
+        elif script.seconds < math.inf or script.lines:
+            life = self._live(container_id, self._clock.now(), script)
+            self._lives[container_id] = asyncio.create_task(life)
 
     def stop_container(self, container_id: str, grace: float) -> None:
         """Ends a running container immediately: it exits by itself if `grace` is above 0 seconds, else it is killed."""
@@ -255,9 +263,27 @@ class ContainerRuntime:
     def _pod_of(self, container: Container) -> str:
         return self._sandboxes[container.sandbox_id].config.pod_uid
 
-    async def _live(self, container_id: str, end: float, code: int) -> None:
-        await self._clock.sleep(end - self._clock.now())
-        self._exit(container_id, code)
+    def _script(self, container: Container) -> Script:
+        """That of the Pod's annotations, or of the command. An invalid annotation was rejected, or has no effect."""
+        annotations = self._sandboxes[container.sandbox_id].config.annotations
+        with suppress(ValueError):
+            if script := parse_annotation(annotations, container.config.name):
+                return script
+        return parse(container.config.command + container.config.args)
+
+    async def _live(self, container_id: str, start: float, script: Script) -> None:
+        for second, line in script.lines:
+            if second:
+                await self._clock.sleep(start + second - self._clock.now())
+            self._write(container_id, [(second, line)])
+        if script.seconds < math.inf:
+            await self._clock.sleep(start + script.seconds - self._clock.now())
+            self._exit(container_id, script.code)
+
+    def _write(self, container_id: str, lines: Iterable[tuple[float, str]]) -> None:
+        for _, line in lines:
+            for read in tuple(self._readers):
+                read(self._containers[container_id], line)
 
     def _exit(self, container_id: str, code: int) -> None:
         life = self._lives.pop(container_id, None)

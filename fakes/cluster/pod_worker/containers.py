@@ -141,5 +141,8 @@ class PodContainers:
                 return sandbox.id
         metadata = self._pod.newest["metadata"]
         attempt = max((sandbox.config.attempt + 1 for sandbox in sandboxes), default=0)
-        config = SandboxConfig(metadata["name"], metadata["namespace"], metadata["uid"], attempt)
+        annotations = metadata.get("annotations", {})
+        config = SandboxConfig(
+            metadata["name"], metadata["namespace"], metadata["uid"], attempt, annotations=annotations
+        )
         return self._runtime.run_sandbox(config).id

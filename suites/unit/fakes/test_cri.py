@@ -10,6 +10,7 @@ import pytest
 
 from drahealth.fakes.cluster.containers.cri import CriServer
 from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+from drahealth.fakes.cluster.containers.script import ANNOTATION
 from drahealth.proto import cri as methods
 from drahealth.proto import cri_v1_pb2 as cri
 from drahealth.suites.unit.endings import PATIENCE
@@ -37,11 +38,13 @@ async def call(runtime: ContainerRuntime, tmp_path: Path) -> AsyncIterator[Call]
     await server.stop()
 
 
-async def run_sandbox(call: Call, name: str = "train", network: Any = cri.POD) -> str:
+async def run_sandbox(
+    call: Call, name: str = "train", network: Any = cri.POD, annotations: dict[str, str] | None = None
+) -> str:
     config = cri.PodSandboxConfig(
         metadata={"name": name, "uid": f"uid-{name}", "namespace": "default", "attempt": 1},
         labels={"pod": name},
-        annotations={"note": "x"},
+        annotations=annotations or {"note": "x"},
         linux={"security_context": {"namespace_options": {"network": network}}},
     )
     sandbox_id: str = (await call(methods.RUN_POD_SANDBOX, config=config)).pod_sandbox_id
@@ -259,3 +262,30 @@ async def test_a_socket_that_was_left_is_replaced(runtime: ContainerRuntime, tmp
 def test_invalid_socket_path_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="shorter directory"):
         CriServer(ContainerRuntime(), tmp_path / ("x" * 108), tmp_path)
+
+
+async def test_the_output_of_a_script_is_in_the_log_of_its_container(call: Call) -> None:
+    sandbox_id = await run_sandbox(call, annotations={ANNOTATION: "echo one; echo two; exit 4"})
+    container_id = await create(call, sandbox_id)
+    await call(methods.START_CONTAINER, container_id=container_id)
+    status = (await call(methods.CONTAINER_STATUS, container_id=container_id)).status
+    assert (output(status.log_path), status.exit_code) == (["stdout F one", "stdout F two"], 4)
+
+
+def output(log: str) -> list[str]:
+    """The lines of a log, without their times."""
+    return [line.split(" ", 1)[1] for line in Path(log).read_text().splitlines()]
+
+
+async def test_a_pod_with_an_invalid_script_gets_no_container(call: Call) -> None:
+    sandbox_id = await run_sandbox(call, annotations={ANNOTATION: "reboot"})
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await create(call, sandbox_id)
+    assert (caught.value.code(), "reboot" in str(caught.value.details())) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+
+
+@pytest.mark.parametrize("method", [methods.EXEC, methods.EXEC_SYNC, methods.ATTACH, methods.PORT_FORWARD])
+async def test_what_needs_a_process_is_rejected_with_the_reason(call: Call, method: Any) -> None:
+    with pytest.raises(grpc.aio.AioRpcError, match="not supported by the fake runtime") as caught:
+        await call(method)
+    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED

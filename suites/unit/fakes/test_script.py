@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.cluster.containers.script import UNTIL_ENDED, Script, parse
+from drahealth.fakes.cluster.containers.script import ANNOTATION, UNTIL_ENDED, Script, parse, parse_annotation
 
 SPACE = st.sampled_from(["", " ", "  ", "\t"])
 SECONDS = st.integers(0, 10**6) | st.decimals(0, 1000, places=2)
@@ -59,3 +59,27 @@ def test_the_scripts_of_the_documentation(text: str, script: Script) -> None:
 @pytest.mark.parametrize("command", [[], ["pause"], ["sh", "-c"], ["sh", "-x", "exit 1"], ["sh", "-c", "exit 1", "x"]])
 def test_other_commands_run_until_ended(command: list[str]) -> None:
     assert parse(command) == UNTIL_ENDED
+
+
+def test_lines_of_output_have_the_time_before_them() -> None:
+    script = parse(["sh", "-c", "echo 'loads a model'; sleep 2; echo; echo done ; sleep infinity"])
+    assert script == Script(math.inf, lines=((0.0, "loads a model"), (2.0, ""), (2.0, "done")))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "script"),
+    [
+        ({f"{ANNOTATION}.main": "exit 3", ANNOTATION: "exit 1"}, Script(0, 3)),
+        ({ANNOTATION: "exit 1"}, Script(0, 1)),
+        ({f"{ANNOTATION}.other": "exit 1"}, None),
+    ],
+)
+def test_the_annotation_of_a_container_comes_before_that_of_all(
+    annotations: dict[str, str], script: Script | None
+) -> None:
+    assert parse_annotation(annotations, "main") == script
+
+
+def test_an_annotation_that_is_no_script_is_rejected() -> None:
+    with pytest.raises(ValueError, match="rm -rf"):
+        parse_annotation({ANNOTATION: "rm -rf"}, "main")

@@ -11,6 +11,7 @@ import pytest
 from drahealth.suites.unit.command_process import COMMAND, PATIENCE, Done, run
 
 ERROR = "drahealth: "
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: main, image: x}}]}}\n"
 
 
 def up(*options: str) -> Done:
@@ -95,6 +96,7 @@ def test_fresh_removes_the_data(nodes: Path) -> None:
         (["down"], 2, "there is no node drahealth"),
         (["status", "--name", "other"], 2, "drahealth up --name other"),
         (["logs", "kubelet"], 2, "there is no node drahealth"),
+        (["load", "/nowhere.yaml"], 2, "there is no node drahealth"),
         (["kubectl", "get", "pods"], 2, "there is no node drahealth"),
         (["up", "--name", "A"], 2, "lower-case"),
         (["up", "--gates", "x"], 2, "NAME=true"),
@@ -125,6 +127,27 @@ def test_an_ended_foreground_leaves_nothing(nodes: Path, tmp_path: Path) -> None
     file = write(tmp_path / "bad.yaml", "format: inventory/v1\n")
     done = run(COMMAND, "up", "--reference", "--foreground", "-f", str(file))
     assert (done.returncode, list(nodes.iterdir())) == (2, [])
+
+
+def test_load_applies_manifests_as_often_as_wanted(nodes: Path, tmp_path: Path) -> None:
+    up()
+    manifest = write(tmp_path / "pods.yaml", POD.format(name="a") + "---\n" + POD.format(name="b"))
+    (first, again) = (run(COMMAND, "load", str(manifest)).stdout for _ in range(2))
+    assert first == again == "Pod a applied\nPod b applied\n"
+
+
+def test_manifests_that_cannot_be_applied_are_rejected(nodes: Path, tmp_path: Path) -> None:
+    up()
+    texts = {
+        "a: b": "line 1: must be a Kubernetes object",
+        "\n\n" + POD.format(name="a").replace("v1", "v9"): "line 3: the API server has no kind Pod in v9",
+        POD.format(name="A_"): "metadata.name",
+        "{": "invalid YAML",
+    }
+    done = [run(COMMAND, "load", str(write(tmp_path / "pod.yaml", text))) for text in texts]
+    assert [(one.returncode, hint in one.stderr) for one, hint in zip(done, texts.values(), strict=True)] == [
+        (2, True)
+    ] * 4
 
 
 def write(path: Path, text: str) -> Path:
