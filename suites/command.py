@@ -33,6 +33,8 @@ faults_app = typer.Typer(
 app.add_typer(faults_app, name="faults")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ExitFirst = Annotated[bool, typer.Option("-x", "--exitfirst", help="Stop after the first failure or error.")]
+JUnitFile = Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write JUnit XML.")]
 Kubernetes = Annotated[str | None, typer.Option(metavar="VERSION", help="Kubernetes release, such as 1.37.1.")]
 
 
@@ -59,10 +61,17 @@ def run(
     given: Given,
     match: Annotated[
         str | None,
-        typer.Option("-k", metavar="EXPR", help="Run only the scenarios whose names match, as with pytest -k."),
+        typer.Option(
+            "-k", metavar="EXPR", help="Run only the scenarios whose name or requirement matches, as with pytest -k."
+        ),
     ] = None,
+    exitfirst: ExitFirst = False,
+    last_failed: Annotated[
+        bool,
+        typer.Option("--last-failed", help="Run the scenarios that failed last on this target; all if none did."),
+    ] = False,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
-    junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write JUnit XML.")] = None,
+    junitxml: JUnitFile = None,
     histories: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write the history of each scenario into this directory.")
     ] = None,
@@ -70,7 +79,17 @@ def run(
     """Run the scenarios of KEP-4680. Exit codes: 0 passed, 1 failed, 2 wrong usage, 3 error in the environment."""
     from drahealth.suites.commands.run_scenarios import run_scenarios
 
-    raise typer.Exit(run_scenarios(given, match=match, report=report, junitxml=junitxml, histories=histories))
+    raise typer.Exit(
+        run_scenarios(
+            given,
+            match=match,
+            exitfirst=exitfirst,
+            last_failed=last_failed,
+            report=report,
+            junitxml=junitxml,
+            histories=histories,
+        )
+    )
 
 
 check_commands.add_to(app)
@@ -79,11 +98,25 @@ up_commands.add_to(app)
 
 
 @app.command()
-def scenarios() -> None:
+def scenarios(json: Json = False) -> None:
     """List the scenarios and their requirements."""
     from drahealth.suites.commands.listing import show_scenarios
 
-    show_scenarios()
+    show_scenarios(as_json=json)
+
+
+@app.command()
+def explain(
+    ids: Annotated[
+        list[str],
+        typer.Argument(metavar="ID...", help="A requirement, a reading or a known issue: STATUS-03, READ-01, P-08."),
+    ],
+    json: Json = False,
+) -> None:
+    """Explain a requirement of kubelets or drivers, a reading, or a known issue."""
+    from drahealth.suites.commands.listing import show_explanations
+
+    show_explanations(ids, as_json=json)
 
 
 @app.command("doctor", cls=TargetCommand)
@@ -277,10 +310,17 @@ def plan(
 @takes_target_options("run")
 def play(
     given: Given,
-    file: Annotated[Path, typer.Argument(help="A *.timeline.yaml file, or a directory with such files.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="*.timeline.yaml files, directories with such files, or - for standard input."
+        ),
+    ],
     seed: Annotated[int | None, typer.Option(help="Seed of random values; default: the seed of the file.")] = None,
     speed: Annotated[float | None, typer.Option(min=0.001, help="Play this many times as fast, such as 10.")] = None,
+    exitfirst: ExitFirst = False,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
+    junitxml: JUnitFile = None,
     histories: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write the history of each timeline into this directory.")
     ] = None,
@@ -289,7 +329,11 @@ def play(
     from drahealth.suites.commands.play import play_timelines
 
     played = {"seed": None if seed is None else str(seed), "speed": None if speed is None else str(speed)}
-    raise typer.Exit(play_timelines(file, given | played, report=report, histories=histories))
+    raise typer.Exit(
+        play_timelines(
+            files, given | played, exitfirst=exitfirst, report=report, junitxml=junitxml, histories=histories
+        )
+    )
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """The output of `drahealth run`: one row per scenario with its time, and the full text of errors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from drahealth.proto.quoting import printable, printable_lines
+from drahealth.suites.judging.ledger import known_issues
 from drahealth.suites.judging.report import Result, Run
 from drahealth.suites.run.progress import ElapsedTime
 from drahealth.suites.run.scenario import scenario_of
@@ -67,6 +68,10 @@ class Live:
     def pytest_internalerror(self, excrepr: Any) -> None:
         self.problem = str(excrepr)
 
+    @property
+    def _profile(self) -> str:
+        return self.run.conditions.profile if self.run else ""
+
     def _print(self, words: Text | str) -> None:
         """Print until the reader closes the pipe, as `head` does. The run continues."""
         if self._pipe_is_closed:
@@ -86,7 +91,7 @@ class Live:
         about = result.reason or " ".join((*result.requirements, *result.known_issues))
         row.append(f"  {printable(about)}", style="cyan")
         self._print(row)
-        for note in result.notes:
+        for note in (*_issues(result, self._profile), *result.notes):
             self._print(_text(f"{'':18}{note}", "yellow"))
         if result.outcome in ("failed", "error"):
             self._print(_text(result.problem, "red"))
@@ -101,6 +106,18 @@ class Live:
         counts = self.run.counts()
         parts = [f"[{_STYLE[o]}]{n} {_MANY.get(o, o) if n > 1 else o}[/]" for o, n in counts.items()]
         self._print(f"\n{', '.join(parts)} in {seconds:.1f} s")
+        if self.run.ended_early:
+            self._print(_text(f"not complete: {self.run.reason()}", "red"))
+
+
+def _issues(result: Result, profile: str) -> Iterator[str]:
+    """What each known issue is that happened, once."""
+    happened = (
+        f"{issue.id}: {issue.what}"
+        for issue in known_issues(profile)
+        if issue.id in result.known_issues and issue.requirement in result.broken
+    )
+    return iter(dict.fromkeys(happened))
 
 
 def _text(words: str, style: str) -> Text:

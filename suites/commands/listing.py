@@ -1,16 +1,31 @@
 """The lists that the command prints: the scenarios, and what `clean` removed."""
 
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
 from rich.console import Console
 from rich.markup import escape
 
+from drahealth.suites.commands.explanations import explanations, lines_of
 from drahealth.suites.judging.ledger import requirements
+from drahealth.suites.run.case_names import KEP
 from drahealth.suites.run.catalogue import scenarios
 from drahealth.suites.targets import registry, run_directory
 from drahealth.suites.targets.stage_printer import StagePrinter
 
 
-def show_scenarios() -> None:
+def show_scenarios(*, as_json: bool = False) -> None:
     """Print all scenarios with the sentences of their requirements."""
+    if as_json:
+        found = [
+            {"id": f"{KEP}::{one.name}", "name": one.name, "title": one.title, "requirements": one.requirements}
+            | {"needs": sorted(capability.value for capability in one.all_needs)}
+            for one in scenarios()
+        ]
+        _write({"scenarios": found})
+        return
     console = Console(highlight=False)
     ledger = requirements()
     for scenario in scenarios():
@@ -19,6 +34,23 @@ def show_scenarios() -> None:
             console.print(
                 f"  [cyan]{name:11}[/] [dim]{ledger[name].level:6}[/] {ledger[name].sentence}", soft_wrap=True
             )
+
+
+def show_explanations(names: Sequence[str], *, as_json: bool = False) -> None:
+    """Print what is known about each ID. Raises ConfigurationError for an unknown one."""
+    found = [one for name in names for one in explanations(name)]
+    if as_json:
+        _write({"explanations": [one.plain() for one in found]})
+        return
+    console = Console(highlight=False)
+    for one in found:
+        console.print(f"[bold]{one.id}[/] ({escape(one.kind)}): {escape(one.sentence)}", soft_wrap=True)
+        for title, line in lines_of(one):
+            console.print(f"  [cyan]{title:12}[/] {escape(line)}", soft_wrap=True)
+
+
+def _write(data: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
 def clean_up(*, kept: bool) -> None:

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -18,31 +18,37 @@ from drahealth.suites.commands.console import Live
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.output_paths import check_output_file, check_output_folder
 from drahealth.suites.run.options import Options
+from drahealth.suites.targets.cache import default_root
 
 
 def run_scenarios(
     flags: Mapping[str, str | None],
     *,
     match: str | None = None,
+    exitfirst: bool = False,
+    last_failed: bool = False,
     report: str | None = None,
     junitxml: str | None = None,
     histories: str | None = None,
-    played: Path | None = None,
+    played: Sequence[Path] = (),
     console: Console | None = None,
 ) -> int:
     """Runs them, or the timelines that are `played`, and returns the command's exit code.
 
     `flags` are the target's, and those of timelines. Raises ConfigurationError before anything is started.
     """
-    Options.make(flags)
+    options = Options.make(flags)
     check_output_file(report)
     check_output_file(junitxml)
     check_output_folder(histories)
     package = resources.files("drahealth.suites")
     settings = str(package.joinpath("run/run.ini"))
-    scenarios = str(played.absolute() if played else package.joinpath("kep"))
+    chosen = [str(path.absolute()) for path in played] or [str(package.joinpath("kep"))]
     arguments = ["-c", settings, "--rootdir", str(package.joinpath("kep")), "-p", "drahealth.suites.run.plugin"]
-    arguments += ["-p", "no:terminal", "-p", "no:cacheprovider", scenarios]
+    arguments += ["-p", "no:terminal", *chosen]
+    arguments += ["-p", "no:cacheprovider"] if played else ["-o", f"cache_dir={_last_run(options)}"]
+    arguments += ["--last-failed"] if last_failed else []
+    arguments += ["--exitfirst"] if exitfirst else []
     arguments += [f"--drahealth-command=drahealth {'play' if played else 'run'}"]
     arguments += [f"--drahealth-{name}={value}" for name, value in flags.items() if value is not None]
     arguments += ["-k", match] if match else []
@@ -56,6 +62,11 @@ def run_scenarios(
         code = pytest.main(arguments, plugins=[live])
         live.close(time.monotonic() - start)
     return _exit_code(code, live, match)
+
+
+def _last_run(options: Options) -> Path:
+    """Where pytest stores which scenarios failed on this target."""
+    return default_root() / "last-run" / options.target
 
 
 @contextmanager

@@ -50,6 +50,9 @@ class Result:
     """Why it is not applicable."""
     where: str = ""
     """For a failed timeline: the step, with its file and line."""
+    authors_step: bool = False
+    """Whether a timeline failed at a step that its author has written, such as an expectation. No requirement is then
+    broken."""
     notes: tuple[str, ...] = ()
     """Remarks on a scenario that passed, one line each."""
     history_file: str = ""

@@ -4,6 +4,22 @@ STEP_FAILED = "a step failed"
 """The assertion of a check outside of all `judging` blocks."""
 
 
+class StepFailed(AssertionError):
+    """A failed step of a timeline, such as an expectation of its author. It violates no requirement."""
+
+    def __init__(self, where: str, what: str, expected: str, seen: str) -> None:
+        super().__init__(where, what, expected, seen)
+        self.where = where
+        """The step, with its file and line."""
+        self.what = what
+        """What has failed: the expectation of the author, or another step."""
+        self.expected = expected
+        self.seen = seen
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}\n  expected: {self.expected}\n  seen:     {self.seen}"
+
+
 class Violation(AssertionError):
     """A failed requirement, with the expected and the observed state.
 

@@ -15,6 +15,9 @@ TIMELINES = "drahealth.timelines"
 
 TIMELINE_SUFFIX = ".timeline.yaml"
 
+STANDARD_INPUT = f"stdin{TIMELINE_SUFFIX}"
+"""The name of the file with the timelines from standard input."""
+
 
 def case_of(item: pytest.Item) -> tuple[str, str] | None:
     """The class name and the name of a scenario of ours, or of a timeline; None for others, which pytest names."""
@@ -26,7 +29,8 @@ def case_of(item: pytest.Item) -> tuple[str, str] | None:
 def id_of(item: pytest.Item) -> str:
     """What identifies a scenario in a run: no two tests have the same."""
     if not isinstance(item, pytest.Function):
-        return f"{os.path.relpath(item.path)}::{item.name}"
+        path = STANDARD_INPUT if item.path.name == STANDARD_INPUT else os.path.relpath(item.path)
+        return f"{path}::{item.name}"
     case = case_of(item)
     return "::".join(case) if case else item.nodeid
 

@@ -68,6 +68,12 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "pytest.Co
     return file
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """`-k` also matches the requirements of a scenario."""
+    if found := getattr(getattr(item, "function", None), "scenario", None):
+        item.extra_keyword_matches.update(found.requirements)
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Reject a wrong option before collection. The controller of a distributed run collects nothing, but reports."""
     names = [option.name for option in (*_OPTIONS, *(offered.option for offered in registry.options("run")))]

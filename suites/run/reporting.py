@@ -23,9 +23,9 @@ from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 from drahealth.suites.judging import history_text
 from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.judging.report import Outcome, Result
-from drahealth.suites.judging.violation import STEP_FAILED, Violation
+from drahealth.suites.judging.violation import STEP_FAILED, StepFailed, Violation
 from drahealth.suites.output_paths import check_output_file, check_output_folder
-from drahealth.suites.run.case_names import case_of, id_of
+from drahealth.suites.run.case_names import STANDARD_INPUT, case_of, id_of
 from drahealth.suites.run.catalogue import scenarios_folder
 from drahealth.suites.run.completeness import Completeness
 from drahealth.suites.run.conditions import run_of
@@ -100,6 +100,7 @@ class Reporting:
                 rerun=self._rerun(item) if report.failed else "",
                 beyond=scenario.beyond(*about) if outcome == "not applicable" else (),
                 reason=scenario.why_not(*about) if outcome == "not applicable" else "",
+                authors_step=isinstance(call.excinfo.value, StepFailed) if call.excinfo else False,
                 where=getattr(call.excinfo.value, "where", "") if call.excinfo else "",
                 notes=(*played.node.status_changes, *played.node.notes) if played and call.when == "call" else (),
                 history_file=file,
@@ -174,7 +175,8 @@ class Reporting:
             only = replace(options, health_api=health_api_of(item, options), every_health_api=False)
             return f"drahealth run {only.flags} -k {getattr(item, 'originalname', item.name)}"
         if not isinstance(item, pytest.Function):  # a timeline, of a file
-            return f"drahealth play {quote(os.path.relpath(item.path))} {options.flags}"
+            path = "-" if item.path.name == STANDARD_INPUT else quote(os.path.relpath(item.path))
+            return f"drahealth play {path} {options.flags}"
         return f"pytest {quote(item.nodeid)} {options.flags_as('--drahealth-')}"
 
     def _keep_history(self, played: Played, which: str) -> tuple[str, str]:
@@ -199,7 +201,7 @@ def _is_harness(call: pytest.CallInfo[Any]) -> bool:
 def _broken(scenario: Scenario, call: pytest.CallInfo[Any], played: Played | None) -> tuple[str, ...]:
     """The requirements that failed, also by known issues. A harness error fails none."""
     error = call.excinfo.value if call.excinfo else None
-    if played and played.stale:
+    if (played and played.stale) or isinstance(error, StepFailed):
         return ()
     if isinstance(error, Violation) and error.assertion != STEP_FAILED:
         return (error.requirement,)
@@ -213,7 +215,7 @@ def _error_text(report: pytest.TestReport, call: pytest.CallInfo[Any]) -> str:
     if call.excinfo is None or not report.failed:
         return ""
     error = call.excinfo.value
-    if isinstance(error, HarnessError | ControlFailed | ApiError):
+    if isinstance(error, HarnessError | ControlFailed | ApiError | StepFailed):
         report.longrepr = full_text(error)
     elif isinstance(error, Violation):
         place = [] if error.where else [_place(call)]  # the message of a timeline already names the step

@@ -22,7 +22,7 @@ from drahealth.fakes.timelines.workload import HELD
 from drahealth.proto.events import Prepared, StatusSeen, StreamOpened, TimePassed, Unprepared
 from drahealth.proto.values import ResourceHealth
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.judging.violation import Violation
+from drahealth.suites.judging.violation import STEP_FAILED, StepFailed, Violation
 from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
@@ -32,6 +32,8 @@ from drahealth.suites.timelines.holder import Holder
 
 STRIDE = 2.0
 """Seconds that are jumped over at once, so that heartbeats come between and no device is taken for silent."""
+
+_NOT_MET = "an expectation of the timeline's author is not met; it is no requirement"
 
 _CALLS = {
     "NodePrepareResources": Prepared,
@@ -89,13 +91,22 @@ class NodeStage(TimelineStage):
 
     @contextmanager
     def at(self, action: Action) -> Iterator[None]:
-        """Errors name the step. A refusal by the driver or the API server becomes a HarnessError."""
+        """Errors name the step. A refusal by the driver or the API server becomes a HarnessError.
+
+        A step that fails, such as an expectation, violates no requirement: the author of the timeline has written it.
+        """
         where = self.story.where(action)
         try:
             if action.place[0] != ENDING:  # what is always done is done, though the pod does not keep failing
                 self._holder.check()
             yield
-        except (Violation, HarnessError) as error:
+        except Violation as error:
+            error.where = error.where or where
+            if error.assertion != STEP_FAILED:
+                raise
+            what = _NOT_MET if action.verb == "expect" else "this step failed"
+            raise StepFailed(error.where, what, error.expected, str(error.seen)) from None
+        except HarnessError as error:
             error.where = error.where or where
             raise
         except (ApiError, ControlFailed, ValueError) as error:

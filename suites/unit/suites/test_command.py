@@ -163,6 +163,24 @@ def test_a_node_that_does_not_start_exits_with_3_and_is_tried_once(tmp_path: Pat
     assert ran.stdout.splitlines()[2:] == ["No scenario ran: no node came up; see its log"]
 
 
+def test_a_run_stops_at_the_first_failure_and_the_next_one_plays_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAHEALTH_CACHE", str(tmp_path / "cache"))
+    two = ("run", "-k", "STATUS-03 and not v1alpha1", "--report", "r.json")
+    ran = drahealth(*two, "-x", before=BROKEN, folder=tmp_path)
+    assert (ran.returncode, ran.stdout.splitlines()[-2].partition(" in ")[0]) == (1, "1 failed")
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["complete"], report["planned"], report["run"], report["exit_code"]) == (False, 2, 1, 1)
+    again = drahealth(*two, "--last-failed", folder=tmp_path)
+    assert (again.returncode, again.stdout.splitlines()[-1].partition(" in ")[0]) == (0, "1 passed")
+
+
+def test_the_list_of_scenarios_as_json_has_the_ids_of_reports() -> None:
+    found = json.loads(drahealth("scenarios", "--json").stdout)["scenarios"]
+    assert [one["id"] for one in found] == [f"drahealth.kep::{one.name}" for one in scenarios()]
+
+
 def test_an_expression_without_matches_exits_with_2(tmp_path: Path) -> None:
     ran = drahealth("run", "-k", "no_such_word", folder=tmp_path)
     assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)

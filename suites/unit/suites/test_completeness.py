@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from drahealth.proto.health_apis import HEALTH_APIS
+from drahealth.suites.run.catalogue import scenarios_folder
 from drahealth.suites.unit import command_process
 
 PYTEST = "import sys, pytest\nsys.exit(pytest.main(sys.argv[1:]))"
@@ -118,3 +120,20 @@ def test_a_file_that_cannot_be_written_at_the_end_exits_with_3(tmp_path: Path, o
         3,
         "Exit: drahealth: cannot write /dev/full: No space left on device",
     )
+
+
+def test_test_cases_have_the_same_names_from_each_way_to_start_a_run(tmp_path: Path) -> None:
+    chosen, found = ("-k", "recovered"), list[list[Case]]()
+    (tmp_path / "own.ini").write_text("[pytest]\naddopts = --import-mode=importlib -p no:cacheprovider\n")
+    kep = str(Path(scenarios_folder(), "test_basic.py"))
+    for program, words in (
+        (command_process.COMMAND, ("run", *chosen, "--junitxml=j.xml")),
+        (PYTEST, ("--pyargs", "drahealth.suites.kep", *chosen, "--junitxml=j.xml")),
+        (PYTEST, (kep, "-c", "own.ini", f"--rootdir={Path(kep).parents[2]}", *chosen, "--junitxml=j.xml")),
+    ):
+        done = command_process.run(program, *words, folder=tmp_path)
+        assert done.returncode == 0, done.stdout
+        found.append(cases(tmp_path))
+    name = "test_a_recovered_device_shows_healthy_again"
+    apis = ["", *(f"[{api}]" for api in list(HEALTH_APIS)[1:])]
+    assert found == 3 * [[("drahealth.kep", f"{name}{api}", []) for api in apis]]

@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 
 from drahealth.suites.commands.console import Live
-from drahealth.suites.judging.report import Outcome, Result, Run
+from drahealth.suites.judging.ledger import known_issues
+from drahealth.suites.judging.report import Conditions, Outcome, Result, Run
 
 FAILED = Result(
     "test_it_is_so",
@@ -31,9 +32,8 @@ class Screen:
         self.live = Live(Console(file=self._out, width=80, highlight=False))
 
     def begins(self, about: str, items: int) -> None:
-        manager = SimpleNamespace(
-            get_plugin=lambda name: SimpleNamespace(run=Run("reference", about), cannot_start=False)
-        )
+        run = Run("reference", about, conditions=Conditions(profile="v1.37"))
+        manager = SimpleNamespace(get_plugin=lambda name: SimpleNamespace(run=run, cannot_start=False))
         config = SimpleNamespace(pluginmanager=manager)
         self.live.pytest_runtestloop(cast("Any", SimpleNamespace(config=config, items=[None] * items)))
 
@@ -79,6 +79,12 @@ def test_a_scenario_is_a_row(screen: Screen) -> None:
         "PASS     0.04 s  first  STATUS-01",
         "KNOWN    0.04 s  second  STATUS-01 B-02",
     ]
+
+
+def test_a_known_issue_is_explained_below_its_row(screen: Screen) -> None:
+    (issue,) = (one for one in known_issues("v1.37") if (one.id, one.requirement) == ("P-08", "STATUS-04"))
+    screen.ends(replace(passed("second", "known issue", ("P-08",)), broken=("STATUS-04",)))
+    assert screen.lines()[3:] == [f"{'':18}P-08: {issue.what}"]
 
 
 def test_a_scenario_that_is_not_applicable_is_a_row_with_the_reason(screen: Screen) -> None:

@@ -3,6 +3,7 @@
 import json
 from itertools import groupby
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -40,6 +41,26 @@ def test_a_timeline_with_met_expectations_passes(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.splitlines()[-1][:8]) == (0, "1 passed")
     assert [found["outcome"] for found in json.loads(report.read_text())["scenarios"]] == ["passed"]
     assert "inject xid/79 (gpu-0)" in (tmp_path / "a story.jsonl").read_text()
+
+
+def test_several_files_and_standard_input_are_played_with_junit_xml(tmp_path: Path) -> None:
+    one, other = (write(tmp_path, "timeline: [{mark: a}]", f"{name}.timeline.yaml") for name in ("one", "other"))
+    given = f"{HEAD}timeline: [{{mark: a}}]".encode()
+    before = f"import io, sys\nsys.stdin = io.TextIOWrapper(io.BytesIO({given!r}))\n"
+    done = drahealth("play", one, "-", other, "--junitxml", "j.xml", before=before, folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cases = ElementTree.parse(tmp_path / "j.xml").iter("testcase")
+    assert [(case.get("classname"), case.get("name")) for case in cases] == [
+        (f"drahealth.timelines.{name}", "a story") for name in ("one", "stdin", "other")
+    ]
+
+
+def test_an_unmet_expectation_violates_no_requirement(tmp_path: Path) -> None:
+    steps = "timeline: [{expect: {device: gpu-0, health: Unhealthy}, within: 100ms}]"
+    drahealth("play", write(tmp_path, steps), "--report", "r.json", folder=tmp_path)
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["exit_code"], {one["verdict"] for one in report["requirements"].values()}) == (1, {"NOT_TESTED"})
+    assert "STATUS-10" not in report["scenarios"][0]["problem"]
 
 
 def test_play_accepts_the_options_of_a_cluster(tmp_path: Path) -> None:
@@ -108,7 +129,8 @@ def test_a_failure_names_its_step(tmp_path: Path, steps: str, outcome: str, line
     report, where = tmp_path / "report.json", f"a.timeline.yaml line {line}, {step}"
     done = drahealth("play", write(tmp_path, f"timeline:\n{steps}"), "--report", str(report))
     (found,) = json.loads(report.read_text())["scenarios"]
-    assert (found["outcome"], found["where"]) == (outcome, where)
+    assert (found["outcome"], found["where"], found["broken"]) == (outcome, where, [])
+    assert found["authors_step"] is (outcome == "failed")
     assert found["problem"].count(f"{where}: ") == done.stdout.count(f"{where}: ") == 1
     assert f"# {step}: " in found["history"]
 
@@ -334,7 +356,7 @@ timeline:
   - {expect: {device: gpu-2, health: Healthy}, within: 60s}
 """
     done = drahealth("play", write(tmp_path, steps))
-    assert "timeline.1: pod pod-3 shows gpu-2 Healthy\n  seen:     it holds gpu-0, gpu-1, and not gpu-2" in done.stdout
+    assert "expected: pod pod-3 shows gpu-2 Healthy\n  seen:     it holds gpu-0, gpu-1, and not gpu-2" in done.stdout
 
 
 def test_speed_and_seed_are_used(tmp_path: Path) -> None:
@@ -358,7 +380,7 @@ def test_speed_and_seed_are_used(tmp_path: Path) -> None:
 )
 def test_an_invalid_timeline_gives_an_error_before_the_start(tmp_path: Path, name: str, text: str, words: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        play_timelines(Path(write(tmp_path, text, name)), {}, report=None, histories=None)
+        play_timelines([Path(write(tmp_path, text, name))], {})
     assert words in str(refused.value)
 
 
@@ -368,7 +390,7 @@ def test_errors_of_all_timelines_of_a_folder_are_reported(tmp_path: Path) -> Non
     write(tmp_path, "timeline: [{injct: xid/79, device: gpu-0}]", "c.timeline.yaml")
     (tmp_path / "d.timeline.yaml").symlink_to("nowhere")
     with pytest.raises(ConfigurationError) as refused:
-        play_timelines(tmp_path, {}, report=None, histories=None)
+        play_timelines([tmp_path], {})
     assert [line.partition(".timeline.yaml")[0] for line in str(refused.value).splitlines()] == [
         str(tmp_path / name) for name in "acd"
     ]

@@ -1,0 +1,135 @@
+"""The explanations of `drahealth explain`: requirements of kubelets and drivers, readings and known issues. Pure."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from drahealth.suites.checking import ledger as driver_ledger
+from drahealth.suites.checking.checks import CHECKS
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.judging.ledger import KnownIssue, every_known_issue, requirements
+from drahealth.suites.judging.readings import readings
+from drahealth.suites.run.catalogue import scenarios
+
+KEP_LINK = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/4680-add-resource-health-to-pod-status"
+_CODE = "https://github.com/kubernetes/kubernetes/blob/master/"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What is known about an ID."""
+
+    id: str
+    kind: str
+    """Such as `requirement of kubelets`."""
+    sentence: str
+    details: Mapping[str, tuple[str, ...]]
+    """By title, such as `source`: one or more lines."""
+
+    def plain(self) -> dict[str, Any]:
+        """The explanation as JSON data."""
+        return asdict(self)
+
+
+def explanations(name: str) -> list[Explanation]:
+    """All that has this ID, in upper or lower case. Raises ConfigurationError for an unknown ID."""
+    wanted = name.upper()
+    found = [make(wanted) for known, make in _KINDS if wanted in known()]
+    if not found:
+        every = [id_ for known, _ in _KINDS for id_ in known()]
+        close = get_close_matches(wanted, every, n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else "`drahealth scenarios` lists requirements"
+        raise ConfigurationError(f"no requirement, reading or known issue has the ID {name!r}", hint)
+    return found
+
+
+def _of_kubelets(name: str) -> Explanation:
+    entry = requirements()[name]
+    mine = [issue for issue in every_known_issue() if issue.requirement == name]
+    checked = [scenario.name for scenario in scenarios() if name in scenario.requirements]
+    details = {
+        "level": (entry.level,),
+        "source": (entry.source,),
+        "readings": tuple(f"{id_}: {readings()[id_].holds}" for id_ in entry.readings),
+        "needs": tuple(sorted(capability.value for capability in entry.needs)),
+        "scenarios": ("the history of every scenario",) if entry.judged == "invariant" else tuple(checked),
+        "releases": tuple(dict.fromkeys(f"{_releases(issue)}: {issue.id}, {issue.what}" for issue in mine)),
+        "link": (KEP_LINK,),
+    }
+    return _explanation(name, f"requirement of the {entry.applies_to}", entry.sentence, details)
+
+
+def _of_drivers(name: str) -> Explanation:
+    entry = driver_ledger.requirements()[name]
+    subject = "device plugins" if entry.binds == "device-plugin" else "DRA drivers"
+    details = {
+        "level": (entry.level,),
+        "source": (entry.source,),
+        "releases": (entry.kubernetes,),
+        "health APIs": entry.apis,
+        "judged by": (f"drahealth {'check' if entry.scope == 'check' else f'certify --level {entry.scope}'}",),
+        "checks": tuple(check for check, about in CHECKS.items() if about.requirement == name),
+        "link": (entry.link,),
+    }
+    return _explanation(name, f"requirement of {subject}, {entry.family}", entry.sentence, details)
+
+
+def _known_issue(name: str) -> Explanation:
+    mine = [issue for issue in every_known_issue() if issue.id == name]
+    details = {
+        "requirement": _each(mine, lambda one: f"{one.requirement}: {requirements()[one.requirement].sentence}"),
+        "assertion": _each(mine, lambda one: one.assertion),
+        "releases": _each(mine, lambda one: f"{_releases(one)} ({one.happens})"),
+        "condition": _each(mine, lambda one: "" if one.settings == "none" else one.settings),
+        "scenarios": _each(mine, lambda one: one.scenario),
+        "link": _each(mine, lambda one: _link(one.link)),
+    }
+    return _explanation(name, "known issue of released kubelets", " ".join(_each(mine, lambda one: one.what)), details)
+
+
+def _reading(name: str) -> Explanation:
+    entry = readings()[name]
+    details = {
+        "texts": tuple(f"{one.text}, {one.section}: {one.says}" for one in entry.statements),
+        "holds": (entry.holds,),
+        "reason": (entry.why,),
+        "requirements": entry.requirements,
+    }
+    return _explanation(name, "reading of texts that disagree", entry.topic, details)
+
+
+_KINDS: tuple[tuple[Callable[[], Mapping[str, object]], Callable[[str], Explanation]], ...] = (
+    (requirements, _of_kubelets),
+    (driver_ledger.requirements, _of_drivers),
+    (lambda: dict.fromkeys(issue.id for issue in every_known_issue()), _known_issue),
+    (readings, _reading),
+)
+
+
+def _explanation(name: str, kind: str, sentence: str, details: Mapping[str, tuple[str, ...]]) -> Explanation:
+    return Explanation(name, kind, sentence, {title: lines for title, lines in details.items() if lines})
+
+
+def _link(link: str) -> str:
+    """A link of the ledger: a URL, or a path in the repository of Kubernetes with the name of a function."""
+    if "://" in link:
+        return link
+    path, _, function = link.partition(", ")
+    return f"{_CODE}{path}" + (f" ({function})" if function else "")
+
+
+def _releases(issue: KnownIssue) -> str:
+    return ", ".join(release.removeprefix("v") for release in issue.releases)
+
+
+def _each(issues: list[KnownIssue], text: Callable[[KnownIssue], str]) -> tuple[str, ...]:
+    """The texts that are not empty, each once, in order."""
+    return tuple(dict.fromkeys(filter(None, map(text, issues))))
+
+
+def lines_of(found: Explanation) -> Iterator[tuple[str, str]]:
+    """The details as lines: a title for the first line of each, then empty ones."""
+    for title, lines in found.details.items():
+        for number, line in enumerate(lines):
+            yield ("" if number else title), line
