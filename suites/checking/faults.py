@@ -116,7 +116,7 @@ class Fault:
     limit: float = ACTION_LIMIT
     """Seconds in which each action must be done."""
     grade: Grade = ""
-    """`asked` if the actions ask the driver to report a fault, `forced` if they act below it.
+    """`asked` if the actions ask the driver to report a fault, `forced` if they act outside the driver.
 
     Empty: it depends on the action (`capability`).
     """

@@ -50,7 +50,7 @@ class Recover(Command[Attempt]):
 
     action: str = argument("app-restart, gpu-reset, reboot or replace.")
     device: Devices = argument(f"{DEVICE} Default: all.", Kind.DEVICES, default="")
-    fails: bool = argument("Let the action have no effect.", Kind.FLAG, option="--fails", default=False)
+    fails: bool = argument("Make the action have no effect.", Kind.FLAG, option="--fails", default=False)
     claimed: bool = argument(
         "Report Healthy, although the fault remains.", Kind.FLAG, option="--claimed", default=False
     )

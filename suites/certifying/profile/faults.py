@@ -188,7 +188,8 @@ class FaultSection(Section):
     limit: Seconds = Field(default=ACTION_LIMIT, examples=["10s"])
     """Longest time of an action."""
     grade: Literal["asked", "forced"] | None = Field(default=None, examples=["forced"])
-    """asked: the driver is asked to report a fault; forced: the fault acts below it; default: depends on the action."""
+    """asked: drahealth asks the driver to report a fault; forced: the action works outside the driver; default: depends
+    on the action."""
     on_error: Literal["NOT_TESTED", "FAIL"] = "NOT_TESTED"
     """Verdict if an action fails or takes too long."""
     on_no_effect: Literal["NOT_TESTED", "FAIL"] = "FAIL"
