@@ -25,6 +25,7 @@ MODULES = {
     "grpcio": "grpc",
     "protobuf": "google",
     "pydantic": "pydantic_core",
+    "pyyaml": "yaml",
     "ruamel.yaml": "ruamel",
     "prometheus-client": "prometheus_client",
 }
