@@ -32,10 +32,13 @@ class ListWatch(Api, Protocol):
 
 
 class ControlPlaneApi(ListWatch, Protocol):
-    """Further calls for parts of a control plane."""
+    """Further calls, for parts of a control plane and for scenarios."""
 
     async def bind(self, name: str, namespace: str, node: str) -> None:
         """Binds a pod to a node; `ApiError` 409 Conflict if it is already bound."""
+
+    async def add_ephemeral_container(self, name: str, namespace: str, container: Object) -> None:
+        """Adds an ephemeral container to a pod, as `kubectl debug` does; its name must be new in the pod."""
 
     async def wait_ready(self) -> None:
         """Waits until the server is ready."""

@@ -14,6 +14,7 @@ from drahealth.fakes.control.commands.claims import DriverClaims
 from drahealth.fakes.control.commands.devices import DriverDevices
 from drahealth.fakes.control.commands.life import DriverLife
 from drahealth.fakes.control.commands.questions import DriverQuestions
+from drahealth.fakes.control.commands.registration import DriverRegistration
 from drahealth.fakes.control.commands.reports import DriverReports
 from drahealth.fakes.control.commands.streams import StreamControl
 from drahealth.fakes.faults.catalogue import catalogue, policy
@@ -109,6 +110,10 @@ class DriverOptions:
     """Whether the devices that are not in `inventory` share links with each other. Partitions have no links."""
     inventory: tuple[Device, ...] = ()
     """Details of the devices and of their parents. Other devices have only a path."""
+    plugin_type: str = "DRAPlugin"
+    """Type of the plugin in its registration. A kubelet rejects an unknown one."""
+    one_socket: bool = False
+    """Whether the driver registers without an endpoint, and the kubelet calls it at the registration socket."""
     returns: Mapping[str, tuple[Returned, ...]] = field(default_factory=dict)
     """Devices that prepare returns in place of an allocated one, by its name: a deliberately wrong driver."""
 
@@ -167,5 +172,7 @@ class DriverOptions:
         return cdi_id(self.name, SHARED if self.shared_cdi_id else device)
 
 
-class DriverControl(DriverLife, DriverDevices, StreamControl, DriverClaims, DriverReports, DriverQuestions):
+class DriverControl(
+    DriverLife, DriverDevices, StreamControl, DriverClaims, DriverRegistration, DriverReports, DriverQuestions
+):
     """Interface with one method for each command of a fake driver (`commands`)."""

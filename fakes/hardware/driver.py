@@ -28,6 +28,7 @@ from drahealth.fakes.control.commands.life import (
     WaitRegistered,
 )
 from drahealth.fakes.control.commands.questions import GetDevices, GetState
+from drahealth.fakes.control.commands.registration import FailRegistration
 from drahealth.fakes.control.commands.reports import Play, Report, SetHealth
 from drahealth.fakes.control.commands.streams import (
     FAULTS,
@@ -77,6 +78,7 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
         self._requests = Counter[str]()
         self._counts = CallCounts()
         self._claim_errors: dict[str, FailClaims] = {}
+        self._registration_errors: dict[str, str] = {}
         self._tainting = asyncio.Lock()
         self._instances = DriverInstances(options, self._clock, self._make, self._begin)
 
@@ -219,6 +221,10 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
     async def _fail_claims(self, command: FailClaims) -> None:
         self._claim_errors[command.call] = command
 
+    @handles(FailRegistration)
+    async def _fail_registration(self, command: FailRegistration) -> None:
+        self._registration_errors[command.call] = command.error
+
     # -- health streams
 
     @handles(Report)
@@ -301,6 +307,7 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
             self._requests,
             self._counts,
             self._claim_errors,
+            self._registration_errors,
         )
 
     async def _begin(self, instance: DriverInstance) -> None:

@@ -35,7 +35,8 @@ log = logging.getLogger(__name__)
 class DriverInstance:
     """An instance; it can start again after it has stopped. Calls `on_status(self)` after each registration status.
 
-    `requests` and `counts` count the calls of all instances of the driver. `claim_errors` has their errors by call.
+    `requests` and `counts` count the calls of all instances of the driver. `claim_errors` and `registration_errors`
+    have their errors by call.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class DriverInstance:
         requests: Counter[str],
         counts: CallCounts,
         claim_errors: Mapping[str, FailClaims],
+        registration_errors: Mapping[str, str],
     ) -> None:
         self.options = options
         self.heartbeat = options.heartbeat
@@ -69,6 +71,7 @@ class DriverInstance:
         self._observe = observe
         self._on_status = on_status
         self._counts = counts
+        self._registration_errors = registration_errors
         self._plugin = FakeDraPlugin(
             options, devices.ids(), self.prepared, observe, self.health.report_prepared, claim_errors
         )
@@ -253,6 +256,9 @@ class DriverInstance:
             on_error=self._record_error,
             verbatim=True,
             main_pool=o.pool_name,
+            plugin_type=o.plugin_type,
+            one_socket=o.one_socket,
+            registration_errors=self._registration_errors,
         )
         return Helper(self._plugin, options, clock=self._clock, health=self.health, on_status=self._notified)
 

@@ -78,7 +78,9 @@ class Helper:
         functions = {**NodeService(plugin, options).methods(), **self._health_methods(has_health)}
         self._plugin_socket = self._socket(options.plugin_socket, options.plugin_listener, functions)
         self._registration_socket = self._socket(
-            options.registration_socket, options.registrar_listener, self._registration.methods()
+            options.registration_socket,
+            options.registrar_listener,
+            {**(functions if options.one_socket else {}), **self._registration.methods()},
         )
 
     # -- lifecycle

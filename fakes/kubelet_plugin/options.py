@@ -7,8 +7,8 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
@@ -100,6 +100,12 @@ class Options:
     """Served health APIs, as names in `proto.health_apis.HEALTH_APIS`; None: those of `health_apis`."""
     verbatim: bool = False
     """Return prepared devices unchecked and unchanged, with subrequests, and no claim without a result."""
+    plugin_type: str = "DRAPlugin"
+    """Type of the plugin in its registration."""
+    one_socket: bool = False
+    """Serve all services on the registration socket, and register without an endpoint."""
+    registration_errors: Mapping[str, str] = field(default_factory=dict)
+    """Errors of the registration service by call: GetInfo, NotifyRegistrationStatus. The caller may change them."""
     main_pool: str = ""
     """Pool whose ResourceSlices are named after node and driver only; empty: the pool with the node's name."""
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
+
 from drahealth.fakes.kubelet_plugin.options import Options
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, Method
 
@@ -32,14 +34,21 @@ class Registration:
         return {GET_INFO: self._get_info, NOTIFY_REGISTRATION: self._notified}
 
     async def _get_info(self, request: Any, context: Any) -> Any:
+        await self._fail("GetInfo", context)
         return GET_INFO.response(
-            type="DRAPlugin",
+            type=self._options.plugin_type,
             name=self._options.driver_name,
-            endpoint=str(self._options.plugin_socket),
+            endpoint="" if self._options.one_socket else str(self._options.plugin_socket),
             supported_versions=self._versions,
         )
 
     async def _notified(self, request: Any, context: Any) -> Any:
+        await self._fail("NotifyRegistrationStatus", context)
         self.status = RegistrationStatus(request.plugin_registered, request.error)
         self._on_status(self.status)
         return NOTIFY_REGISTRATION.response()
+
+    async def _fail(self, call: str, context: Any) -> None:
+        """Ends the call with its error in the options, if there is one."""
+        if error := self._options.registration_errors.get(call):
+            await context.abort(grpc.StatusCode.INTERNAL, error)

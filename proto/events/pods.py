@@ -45,9 +45,14 @@ class StatusSeen:
     pending: str = ""
     """Why a Pending Pod waits: the message of the scheduler, or of a container's waiting state."""
 
+    @property
+    def all_containers(self) -> tuple[ContainerSeen, ...]:
+        """Init containers, then the others."""
+        return (*self.init_containers, *self.containers)
+
     def entries(self) -> Iterator[tuple[str, tuple[ResourceStatus, ...]]]:
         """Each `allocatedResourcesStatus` with the name of its container, "" for the pod's own; () where it is not."""
-        for container in (*self.init_containers, *self.containers):
+        for container in self.all_containers:
             yield container.name, container.resources or ()
         yield "", self.resources or ()
 

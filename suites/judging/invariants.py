@@ -38,6 +38,7 @@ def violations(records: Sequence[Record], devices: Mapping[str, Device]) -> dict
         "STATUS-19": list(status_writes.unchanged(records)),
         "STATUS-20": list(holdings.not_held(records, devices)),
         "STATUS-21": list(status_writes.unknown_keys(records)),
+        "STATUS-22": list(status_writes.empty(records)),
         "STREAM-03": list(overlaps(records)),
     }
 

@@ -22,6 +22,18 @@ def unchanged(records: Iterable[Record]) -> Iterator[str]:
     yield from (f"an unchanged status of pod {pod} was written" for pod in pods)
 
 
+def empty(records: Iterable[Record]) -> Iterator[str]:
+    """Parts of statuses with an allocatedResourcesStatus without entries."""
+    found = dict.fromkeys(
+        (seen.pod, name)
+        for seen in (record.what for record in records if isinstance(record.what, StatusSeen))
+        for name, entries in (("", seen.resources), *((c.name, c.resources) for c in seen.all_containers))
+        if entries == ()
+    )
+    for pod, name in found:
+        yield f"{f'container {name} of ' if name else ''}pod {pod} had an empty allocatedResourcesStatus"
+
+
 def unknown_keys(records: Iterable[Record]) -> Iterator[str]:
     """Keys in an allocatedResourcesStatus that the KEP does not have."""
     keys = dict.fromkeys(

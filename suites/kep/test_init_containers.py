@@ -1,4 +1,4 @@
-"""KEP-4680, ContainerStatus.AllocatedResourcesStatus: init containers and sidecars have this field too."""
+"""KEP-4680, ContainerStatus.AllocatedResourcesStatus: in init containers and sidecars, not in ephemeral ones."""
 
 from drahealth.proto.values import Health
 from drahealth.suites.run.scenario import scenario
@@ -94,3 +94,15 @@ async def test_a_claim_of_a_sidecar_does_not_show_in_the_status_of_the_pod_itsel
     await pod.shows(gpu, Health.UNHEALTHY, message="a fence")
     with node.judging("PODLEVEL-01", "the pod's own field is empty"):
         await pod.own.shows_nothing()
+
+
+@scenario("STATUS-01")
+async def test_a_pod_with_an_ephemeral_container_shows_the_health_of_its_device(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    await pod.gets_ephemeral_container("debug")
+    for health in (Health.UNHEALTHY, Health.HEALTHY):
+        await gpu.becomes(health, message=f"{health} beside the ephemeral container")
+        await pod.shows(gpu, health, message=f"{health} beside the ephemeral container")
+    found = (await pod.object())["status"].get("ephemeralContainerStatuses") or ()
+    node.check(not any("allocatedResourcesStatus" in one for one in found), "no entries in ephemeral containers", found)

@@ -128,9 +128,18 @@ class Driver:
     async def starts(self) -> None:
         """Start the driver and wait until the kubelet has registered it."""
         self.node.log(f"driver {self} starts")
-        before = self._registrations()
+        before = self.registrations
         await self.control.start()
-        await self._is_registered(before)
+        await self.is_registered(before)
+
+    async def starts_in_vain(self) -> str:
+        """Start the driver and wait until the kubelet has rejected it. Returns the error that the kubelet sent."""
+        self.node.log(f"driver {self} starts")
+        await self.control.start()
+        await self.node.until(
+            lambda: bool(self._rejections()), "start", f"the kubelet rejects driver {self}", "no rejection"
+        )
+        return self._rejections()[-1]
 
     async def stops(self) -> None:
         """Stop the driver gracefully. It deregisters."""
@@ -140,10 +149,10 @@ class Driver:
     async def restarts(self, offer: Sequence[str] = ()) -> None:
         """Stop and start the driver, and wait for its registration. `offer` replaces its health APIs, if given."""
         self.node.log(f"driver {self} restarts")
-        before = self._registrations()
+        before = self.registrations
         await self.control.restart(offer)
         self.options = self.options.offering(offer)
-        await self._is_registered(before)
+        await self.is_registered(before)
 
     async def upgrades(self, overlap: float, offer: Sequence[str] = ()) -> None:
         """Replace the driver by a newer instance in a rolling update. The older one stops after `overlap` seconds.
@@ -231,10 +240,10 @@ class Driver:
         await newer.starts()
         return newer
 
-    async def _is_registered(self, before: int) -> None:
-        """Wait for one more registration."""
+    async def is_registered(self, before: int) -> None:
+        """Wait for one more registration than `before`."""
         await self.node.until(
-            lambda: self._registrations() > before, "start", f"the kubelet registers driver {self}", "no registration"
+            lambda: self.registrations > before, "start", f"the kubelet registers driver {self}", "no registration"
         )
 
     def _streams(self) -> set[str]:
@@ -250,6 +259,12 @@ class Driver:
         mine = (self.name, self.options.instance)
         return [e for e in self.node.history.of(ReportSent) if (e.driver, e.instance) == mine]
 
-    def _registrations(self) -> int:
+    def _rejections(self) -> list[str]:
+        mine = (self.name, self.options.instance, False)
+        return [e.error for e in self.node.history.of(Registered) if (e.driver, e.instance, e.ok) == mine]
+
+    @property
+    def registrations(self) -> int:
+        """How often the kubelet has registered it so far."""
         mine = (self.name, self.options.instance, True)
         return sum((e.driver, e.instance, e.ok) == mine for e in self.node.history.of(Registered))

@@ -121,7 +121,13 @@ class Node(Disruptions):
         return self._judge.judging(requirement, assertion)
 
     async def driver(self, devices: int | Sequence[str] = 1, **options: Any) -> Driver:
-        """Start a fake driver and wait for its registration. All devices are Healthy.
+        """Start a fake driver and wait for its registration. Arguments as for `new_driver`."""
+        driver = await self.new_driver(devices, **options)
+        await driver.starts()
+        return driver
+
+    async def new_driver(self, devices: int | Sequence[str] = 1, **options: Any) -> Driver:
+        """Create a fake driver; do not start it. All devices are Healthy.
 
         `devices` is a number of GPUs, or a list of device paths. `options` are fields of DriverOptions.
         The driver uses the health API of the run, unless the options set one.
@@ -130,7 +136,7 @@ class Node(Disruptions):
         number = self._names  # another task may create a driver in the meantime
         name = f"gpu-{number}.{self.namespace[-8:]}.example.com"
         await self.target.api.create(DEVICE_CLASSES, manifests.device_class(name))
-        driver = await self.add_driver(
+        return await self.add_driver(
             DriverOptions(
                 name=name,
                 node=self.target.node_name,
@@ -140,8 +146,6 @@ class Node(Disruptions):
                 **self._with_health_api(**options),
             )
         )
-        await driver.starts()
-        return driver
 
     @property
     def served_health_apis(self) -> tuple[str, ...]:

@@ -212,6 +212,12 @@ class Pod:
         self.node.log(f"pod {self.name} is deleted")
         await self.node.target.api.delete(PODS, self.name, self.node.namespace)
 
+    async def gets_ephemeral_container(self, name: str) -> None:
+        """Add an ephemeral container, as `kubectl debug` does."""
+        self.node.log(f"pod {self.name} gets the ephemeral container {name}")
+        container = {"name": name, "image": self.node.target.workload_image}
+        await self.node.target.api.add_ephemeral_container(self.name, self.node.namespace, container)
+
     async def object(self) -> Object:
         """The Pod object that the API server now has."""
         return await self.node.target.api.get(PODS, self.name, self.node.namespace)

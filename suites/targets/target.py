@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.cluster.list_watch import ControlPlaneApi
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.manager.profile import Profile
@@ -48,7 +48,7 @@ class Target(Protocol):
     def node_name(self) -> str: ...
 
     @property
-    def api(self) -> ListWatch: ...
+    def api(self) -> ControlPlaneApi: ...
 
     @property
     def windows(self) -> Mapping[Window, float]:

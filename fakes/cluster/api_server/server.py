@@ -188,6 +188,13 @@ class ApiServer:
         status = with_condition(pod["status"], "PodScheduled", True, now=deletion.timestamp(self._clock.wall()))
         self._put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status})
 
+    async def add_ephemeral_container(self, name: str, namespace: str, container: Object) -> None:
+        """Adds an ephemeral container to the spec of a pod."""
+        self._check_ready()
+        pod = self._stored(PODS, name, namespace)
+        added = [*(pod["spec"].get("ephemeralContainers") or ()), container]
+        self._put(PODS, {**pod, "spec": {**pod["spec"], "ephemeralContainers": added}})
+
     # Internals
 
     def _check_pod_status(self, new: Object, *, changed: bool) -> None:

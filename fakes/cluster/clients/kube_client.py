@@ -100,6 +100,20 @@ class KubeClient:
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
         await self._connection.call("POST", _path(PODS, name, namespace) + "/binding", body=body)
 
+    async def add_ephemeral_container(self, name: str, namespace: str, container: Object) -> None:
+        """Adds an ephemeral container to a pod. Reads the pod again after each 409 Conflict."""
+        path = _path(PODS, name, namespace)
+        while True:
+            pod = await self._connection.call("GET", path)
+            spec = {**pod["spec"], "ephemeralContainers": [*(pod["spec"].get("ephemeralContainers") or ()), container]}
+            try:
+                await self._connection.call("PUT", path + "/ephemeralcontainers", body={**pod, "spec": spec})
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+            else:
+                return
+
     async def wait_ready(self) -> None:
         """Waits until the server reports that it is ready."""
         while True:

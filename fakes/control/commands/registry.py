@@ -9,7 +9,8 @@ from drahealth.fakes.hints import near
 
 _PACKAGE = "drahealth.fakes.control.commands"
 _MODULES = [
-    f"{_PACKAGE}.{name}" for name in ("devices", "reports", "plugin_devices", "life", "streams", "claims", "questions")
+    f"{_PACKAGE}.{name}"
+    for name in ("devices", "reports", "plugin_devices", "life", "streams", "claims", "registration", "questions")
 ]
 """The modules that define commands, in the order of lists. They are imported when they are needed."""
 _WITH_SUBCOMMANDS = [f"{_PACKAGE}.{name}" for name in ("devices", "life", "streams")]

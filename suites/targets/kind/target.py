@@ -9,7 +9,7 @@ from pathlib import Path
 from drahealth.fakes.cluster.api import PODS, ApiError
 from drahealth.fakes.cluster.clients.exec_stream import execute
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
-from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.cluster.list_watch import ControlPlaneApi
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.fakes.control.remote import RemoteHost
@@ -75,7 +75,7 @@ class KindTarget:
         return self._started.image
 
     @property
-    def api(self) -> ListWatch:
+    def api(self) -> ControlPlaneApi:
         assert self._client, "the target is not started"
         return self._client
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.cluster.containers.cri import CriServer
 from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
-from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.cluster.list_watch import ControlPlaneApi
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.manager.profile import Profile
@@ -91,7 +91,7 @@ class KubeletTarget:
                 stack.push_async_callback(self._drivers.close)
 
     @property
-    def api(self) -> ListWatch:
+    def api(self) -> ControlPlaneApi:
         return self.client
 
     @property

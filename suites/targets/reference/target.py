@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.cluster.list_watch import ControlPlaneApi
 from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
@@ -95,7 +95,7 @@ class ReferenceTarget:
         self._kubelet_is_stopped = False
 
     @property
-    def api(self) -> ListWatch:
+    def api(self) -> ControlPlaneApi:
         return self._server.api
 
     async def start(self) -> None:

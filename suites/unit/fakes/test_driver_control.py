@@ -218,6 +218,27 @@ async def test_claims_fail_until_the_error_is_empty(driver: DriverControl, rig: 
         assert not (await rig.call(method, claims=claims)).claims[uid].error
 
 
+@pytest.mark.parametrize(("call", "ask"), [("GetInfo", Rig.ask), ("NotifyRegistrationStatus", Rig.notify_registration)])
+async def test_registration_calls_fail_until_the_error_is_empty(
+    driver: DriverControl, rig: Rig, call: str, ask: Callable[[Rig], Awaitable[Any]]
+) -> None:
+    await driver.fail_registration(call, "not ready")
+    with rpc_error(grpc.StatusCode.INTERNAL):
+        await ask(rig)
+    await driver.fail_registration(call)
+    await ask(rig)
+
+
+async def test_driver_with_one_socket_serves_everything_there_and_names_no_endpoint(rig: Rig) -> None:
+    driver, where = rig.here(one_socket=True, plugin_type="Other"), f"registry/{DRIVER}-reg.sock"
+    await driver.start()
+    info = await rig.ask()
+    assert (info.endpoint, info.type) == ("", "Other")
+    assert not (await rig.call(PREPARE["v1.DRAPlugin"], where)).claims
+    async with rig.watch(driver, where=where) as stream:
+        assert await stream.shows() == {"gpu-0": "Healthy", "gpu-1": "Healthy"}
+
+
 async def test_claims_are_left_out_of_answers_until_that_ends(driver: DriverControl, rig: Rig) -> None:
     claim = await rig.claim("gpu-0")
     for call, method in (("prepare", PREPARE["v1.DRAPlugin"]), ("unprepare", UNPREPARE["v1.DRAPlugin"])):
@@ -243,6 +264,7 @@ async def test_devices_of_other_drivers_are_not_its_to_prepare(driver: DriverCon
         (lambda d: d.play([DeviceHealth("pool", "gpu-0", HEALTHY)]), "has no device pool/gpu-0"),
         (lambda d: d.stream_close("GONE"), "'GONE'"),
         (lambda d: d.fail_claims("prepare", "out of order", omit=True), "not both"),
+        (lambda d: d.fail_registration("Register"), "'Register'"),
         (lambda d: d.stream_send("0aff0"), "hexadecimal"),
         (lambda d: d.set_health("gpu-0", HEALTHY, timeout=2**63), "9223372036854775808"),
         (lambda d: d.report([DeviceHealth("", "", HEALTHY, updated=-(2**63) - 1)]), "-9223372036854775809"),

@@ -162,6 +162,18 @@ class _Shy(PodLifecycle):
         return await super()._write_status(is_over)
 
 
+class _Empty(PodLifecycle):
+    _has_written = False
+
+    async def _write_status(self, is_over: bool) -> bool:
+        status = pod_status(self.pod.newest, self._facts(is_over))
+        if not self._has_written and "'Healthy'" in str(status):
+            empty = {**status, "allocatedResourcesStatus": []}
+            self.pod.take(await self._node.api.replace_status(PODS, {**self.pod.newest, "status": empty}))
+            self._has_written = True
+        return await super()._write_status(is_over)
+
+
 class _Generous(PodDevices):
     def cdi_devices(self, container: str) -> tuple[str, ...]:
         devices = (device for claimed in (self._prepared or {}).values() for device in claimed)
@@ -180,6 +192,12 @@ class RewritesTheTerminated(ReferenceTarget):
     """Each sync writes the status of terminated pods."""
 
     workers = _workers(_Restless)
+
+
+class WritesEmptyLists(ReferenceTarget):
+    """A pod without claims of its own has an empty list for a moment."""
+
+    workers = _workers(_Empty)
 
 
 class GivesAllDevices(ReferenceTarget):

@@ -26,6 +26,7 @@ from drahealth.suites.kep import test_feature_gate as feature_gate
 from drahealth.suites.kep import test_init_containers as init_containers
 from drahealth.suites.kep import test_plugins as plugins
 from drahealth.suites.kep import test_prepare as prepare
+from drahealth.suites.kep import test_registration as registration
 from drahealth.suites.kep import test_reports as reports
 from drahealth.suites.kep import test_requests as requests
 from drahealth.suites.kep import test_restart as restart
@@ -37,7 +38,14 @@ from drahealth.suites.run.scenario import scenario, scenario_of
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.reference.target import RESYNC, ReferenceTarget
 from drahealth.suites.targets.target import Window
-from drahealth.suites.unit.suites import claim_mutants, mutants, plugin_mutants, stream_mutants, target_mutants
+from drahealth.suites.unit.suites import (
+    claim_mutants,
+    mutants,
+    plugin_mutants,
+    registration_mutants,
+    stream_mutants,
+    target_mutants,
+)
 
 PATIENT: Mapping[Window, float] = {"push": 60.0, "resync": 60.0, "start": 60.0, "restart": 60.0}
 """Windows that a healthy step never reaches the end of, however slow the machine is."""
@@ -222,6 +230,9 @@ FAILED = prepare.test_a_pod_whose_claim_cannot_be_prepared_can_be_deleted
 JOINT = prepare.test_a_claim_of_two_drivers_is_prepared_and_unprepared_by_both
 OMITTED = prepare.test_a_claim_that_an_answer_of_its_driver_omits_is_tried_again
 CDI = requests.test_a_container_gets_the_cdi_devices_of_its_requests_and_no_others
+REJECTED = registration.test_a_plugin_that_the_kubelet_cannot_use_is_rejected_with_a_reason
+FAILED_REGISTRATION = registration.test_a_registration_that_failed_is_tried_again
+ONE_SOCKET = registration.test_a_plugin_without_an_endpoint_is_called_at_its_registration_socket
 TOO_LONG = basic.test_a_message_over_the_limit_is_cut_at_a_character_boundary
 ONE_ID = claims.test_devices_with_the_same_cdi_id_each_show_their_own_health
 ORDER = claims.test_entries_keep_their_order_between_status_updates
@@ -358,6 +369,10 @@ CASES = [
     Case("PREPARE-04", JOINT, claim_mutants.AsksOneDriver),
     Case("PREPARE-05", DELETED, claim_mutants.LosesItsClaims),
     Case("PERSIST-04", KEPT, claim_mutants.LosesItsClaims),
+    Case("REGISTER-01", REJECTED, registration_mutants.AcceptsAnyVersion),
+    Case("REGISTER-02", FAILED_REGISTRATION, registration_mutants.KeepsTheUnnotified),
+    Case("REGISTER-03", ONE_SOCKET, registration_mutants.NeedsAnEndpoint),
+    Case("STATUS-22", UNHEALTHY, target=target_mutants.WritesEmptyLists),
     Case("PREPARE-06", CDI, target=target_mutants.GivesAllDevices),
     Case("PREPARE-07", OMITTED, claim_mutants.StartsUnprepared),
     Case("PREPARE-07", OMITTED, claim_mutants.AbandonsClaims),

@@ -39,6 +39,14 @@ def test_unknown_keys_of_a_status_are_found() -> None:
     assert found == ["pod pod-1 showed claim:c/gpu.since", "pod pod-1 showed claim:c/gpu.a.temperature"]
 
 
+def test_empty_lists_of_a_pod_and_its_containers_are_found_once() -> None:
+    empty: dict[str, Any] = {"allocatedResourcesStatus": []}
+    status = {**empty, "containerStatuses": [{"name": "main", **empty}, {"name": "other"}]}
+    seen = status_seen({"metadata": {"name": "pod-1", "uid": "u"}, "status": status})
+    found = [text.split(" had ")[0] for text in status_writes.empty(history(seen, seen, pod()))]
+    assert found == ["pod pod-1", "container main of pod pod-1"]
+
+
 def entry(code: int = 200, user: str = "system:node:node-a", message: str = "") -> dict[str, Any]:
     target = {"resource": "pods", "subresource": "status", "name": "pod-1", "uid": "uid-of-pod-1"}
     return {"user": {"username": user}, "objectRef": target, "responseStatus": {"code": code, "message": message}}
