@@ -58,13 +58,13 @@ async def test_a_device_reported_again_after_its_timeout_shows_its_health_at_onc
     pod, other_pod = [await node.running_pod((await node.claim(driver))["gpu"]) for _ in range(2)]
     [gpu], [other] = await pod.gpus(), await other_pod.gpus()
     # In Kubernetes 1.34 each timeout is 30 s. This one and two resyncs must take less time.
-    await gpu.becomes(Health.UNHEALTHY, message="unchanged", timeout=8)
+    await gpu.becomes(Health.UNHEALTHY, message="unchanged", timeout=5)
     await pod.shows(gpu, Health.UNHEALTHY, message="unchanged")
     await driver.is_silenced()
-    await node.advance_time(8.1)
+    await node.advance_time(5.1)
     with node.judging("TIMEOUT-01", "it shows as Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
-    await driver.control.report([gpu.reading(Health.UNHEALTHY, "unchanged", timeout=8)])
+    await driver.control.report([gpu.reading(Health.UNHEALTHY, "unchanged", timeout=5)])
     for fence in (Health.UNHEALTHY, Health.HEALTHY):
         await driver.control.report([other.reading(fence, "a fence", timeout=600)])
         await other_pod.shows(other, fence, message="a fence")

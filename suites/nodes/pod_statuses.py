@@ -7,6 +7,9 @@ from drahealth.suites.story.history import History
 from drahealth.suites.story.pod_watch import PodWatch
 from drahealth.suites.targets.target import LocalTarget
 
+START_LIMIT = 30.0
+"""Seconds for the start of a Pod, also on a target whose windows are shorter: the machine can be busy."""
+
 
 class PodStatuses:
     """The statuses of all pods on a running target, from `start` to `stop`."""
@@ -40,7 +43,7 @@ class PodStatuses:
     @property
     def start_timeout(self) -> float:
         """The longest time in seconds that a pod may need to start or to go."""
-        return self.target.windows["start"]
+        return max(self.target.windows["start"], START_LIMIT)
 
     async def until(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Wait until it is true, looking again at each status; False after `timeout` seconds.

@@ -34,7 +34,7 @@ is notified of, so a sync that is due by chance does not hide a missing notifica
 _MOMENT = 0.05
 """Real seconds before the clock jumps."""
 
-WINDOWS: Mapping[Window, float] = MappingProxyType({"push": 5.0, "resync": 16.0, "start": 30.0, "restart": 10.0})
+WINDOWS: Mapping[Window, float] = MappingProxyType({"push": 5.0, "resync": 16.0, "start": 10.0, "restart": 10.0})
 LONGEST = 60.0
 """Real seconds of a window in which the Pod status keeps changing, because the machine is slow."""
 
