@@ -59,6 +59,7 @@ FAULT_EXPERIMENTS = (
         needs=frozenset({"start", "health", "fault"}),
         after=("fault-during-prepare", "fault-without-api-server"),
         scope="full",
+        in_a_pod=True,
     ),
     Experiment(
         "backend-restart",

@@ -140,6 +140,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             35,
             frozenset({"start", "claim", "api-server"}),
             scope="full",
+            in_a_pod=True,
         ),
         Experiment(
             "pod-faults",
@@ -156,6 +157,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             35,
             frozenset({"start", "claim", "api-server", "health", "fault"}),
             scope="full",
+            in_a_pod=True,
         ),
         Experiment(
             "rolling-update",

@@ -24,6 +24,8 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.values import ClaimRef
 from drahealth.suites.checking.experiments.allocating import Allocator, allocator
+from drahealth.suites.checking.experiments.checkpoint_node import CheckpointNode
+from drahealth.suites.checking.experiments.cluster_kubelet import ClusterKubelet, cluster_kubelet
 from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, described, started
 from drahealth.suites.checking.experiments.pod_faults import break_devices, devices_to_break
 from drahealth.suites.checking.experiments.pod_watch import PodWatch, watched_pod
@@ -77,7 +79,10 @@ async def pod_faults(lab: Lab) -> None:
 
 
 async def kubelet_pod_status(lab: Lab) -> None:
-    """Runs a Pod on a real kubelet, in its directories. drahealth subscribes to the driver's health beside it."""
+    """Runs a Pod on a real kubelet, in its directories, or on the driver's node in a cluster.
+
+    drahealth subscribes to the driver's health beside it.
+    """
     await _on_kubelet(lab, breaks=False)
 
 
@@ -87,14 +92,25 @@ async def kubelet_pod_faults(lab: Lab) -> None:
 
 
 async def _on_kubelet(lab: Lab, *, breaks: bool) -> None:
-    async with real_kubelet(lab) as node:
+    async with _kubelet(lab) as node:
         await started(lab)
         plugin = await _plugin(lab)
         async with AsyncExitStack() as stack:
             for api in pick_health_api(plugin.versions, node.profile)[:1]:
                 await stack.enter_async_context(subscribed(plugin, api, lab.subject.clock, lab.record))
-            await _run_pod(lab, plugin, node, KUBELET, breaks=breaks)
+            image = node.image if isinstance(node, ClusterKubelet) else _IMAGE
+            await _run_pod(lab, plugin, node, KUBELET, breaks=breaks, image=image)
         node.check()
+
+
+@asynccontextmanager
+async def _kubelet(lab: Lab) -> AsyncGenerator[CheckpointNode, None]:
+    """The kubelet of the driver's node in a cluster, or a kubelet of drahealth."""
+    if lab.subject.launch:
+        yield await cluster_kubelet(lab)
+        return
+    async with real_kubelet(lab) as node:
+        yield node
 
 
 @asynccontextmanager
@@ -183,14 +199,16 @@ class _Reference:
         return ()
 
 
-async def _run_pod(lab: Lab, plugin: Plugin, node: PodNode, limits: Limits, *, breaks: bool = False) -> None:
+async def _run_pod(
+    lab: Lab, plugin: Plugin, node: PodNode, limits: Limits, *, breaks: bool = False, image: str = _IMAGE
+) -> None:
     """Runs a Pod from its creation to its deletion. A Pod that does not start is deleted, too: its records show why."""
     api = lab.subject.api
     assert api, "the driver has no API server"
     named = devices_to_break(lab.subject.faults) if breaks else ()
     async with allocator(lab, plugin, named) as made:
         claims = await _claims(made)
-        created = await api.create(PODS, _manifest(claims))
+        created = await api.create(PODS, _manifest(claims, image))
         metadata = created["metadata"]
         name, namespace, uid = metadata["name"], metadata["namespace"], metadata["uid"]
         await node.schedule(created, claims)
@@ -230,11 +248,11 @@ async def _claims(made: Allocator) -> list[ClaimRef]:
     return [one for one in claims if one.namespace == claims[0].namespace]
 
 
-def _manifest(claims: list[ClaimRef]) -> dict[str, object]:
+def _manifest(claims: list[ClaimRef], image: str) -> dict[str, object]:
     """A Pod whose container uses all claims."""
     names = {f"claim-{number}": one.name for number, one in enumerate(claims)}
     uses = {_CONTAINER: [(name, None) for name in names]}
-    pod = manifests.pod(claims[0].namespace, f"{claims[0].name}-pod", uses, names, _IMAGE)
+    pod = manifests.pod(claims[0].namespace, f"{claims[0].name}-pod", uses, names, image)
     return {**pod, "spec": {**pod["spec"], "schedulerName": SCHEDULER}}
 
 

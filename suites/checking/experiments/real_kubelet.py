@@ -1,24 +1,15 @@
 """A real kubelet with its control plane as the node of a driver process."""
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from drahealth.fakes.cluster.api import CLAIMS, Object
 from drahealth.fakes.cluster.clients.access import Access
 from drahealth.fakes.cluster.clients.kube_client import access_of
-from drahealth.fakes.cluster.scheduling.claims import reserved
-from drahealth.manager.profile import Profile
-from drahealth.proto.events import PreparedClaim, PreparedClaimsRead
-from drahealth.proto.values import ClaimRef
+from drahealth.suites.checking.experiments.checkpoint_node import CheckpointNode
 from drahealth.suites.checking.lab import Lab
-from drahealth.suites.checking.observed.claims import answered
-from drahealth.suites.checking.observed.devices import Device
-from drahealth.suites.checking.observed.plain import at, mapping, sequence, text, texts
 from drahealth.suites.checking.outcomes import Unavailable
 from drahealth.suites.checking.sandbox.declared import KUBELET_DIR
 from drahealth.suites.checking.sandbox.running import RunningSandbox
@@ -32,49 +23,13 @@ SCHEDULER = "drahealth"
 """Name of a scheduler that a real control plane does not have."""
 _one_at_a_time = asyncio.Lock()
 """A control plane needs much of a small machine: the experiments of several runs take turns."""
-CLAIMS_FILE = "dra_manager_state"
-"""The checkpoint of prepared claims, in the kubelet's root directory (P-33)."""
 
 
 @dataclass(frozen=True, slots=True)
-class RealKubelet:
-    """A running kubelet."""
+class RealKubelet(CheckpointNode):
+    """A running kubelet of drahealth."""
 
-    lab: Lab
     target: KubeletTarget
-    root: Path
-    """Its root directory."""
-
-    @property
-    def profile(self) -> Profile:
-        """Profile of its release."""
-        return self.target.profile
-
-    async def schedule(self, pod: Object, claims: Sequence[ClaimRef]) -> None:
-        """Reserves the claims for the Pod, and binds it: kube-scheduler ignores it.
-
-        kube-scheduler cannot reserve a claim that drahealth has allocated.
-        """
-        api = self.target.client
-        for ref in claims:
-            claim = await api.get(CLAIMS, ref.name, ref.namespace)
-            await api.replace_status(CLAIMS, reserved(claim, pod))
-        await api.bind(pod["metadata"]["name"], pod["metadata"]["namespace"], self.target.node_name)
-
-    def look(self) -> None:
-        """Records the claims that it has prepared."""
-        self.lab.record(PreparedClaimsRead(tuple(self._prepared())))
-
-    def cdi_ids(self, device: Device) -> tuple[str, ...]:
-        """Those in its checkpoint."""
-        found = (answered(one) for claim in self._prepared() for one in claim.devices)
-        return next((one.cdi_ids for one in found if one.device == device), ())
-
-    def _prepared(self) -> list[PreparedClaim]:
-        try:
-            return list(prepared_claims(json.loads((self.root / CLAIMS_FILE).read_bytes())))
-        except (OSError, ValueError):  # no claim was prepared
-            return []
 
     def check(self) -> None:
         """Raises Unavailable if it has died."""
@@ -99,7 +54,8 @@ async def real_kubelet(lab: Lab, *, own_directories: bool = False) -> AsyncGener
             except HarnessError as error:
                 raise Unavailable(f"no real kubelet can run here: {error}") from None
             await _move(lab, target, own_directories=own_directories)
-            yield RealKubelet(lab, target, target.registry_dir.parent)
+            root = target.registry_dir.parent
+            yield RealKubelet(lab, target.client, target.node_name, target.profile, root, target)
         finally:
             await target.stop()
 
@@ -189,24 +145,3 @@ async def _served_in_sandbox(lab: Lab, sandbox: RunningSandbox, access: Access) 
     if account := lab.subject.places.service_account:
         gateway.write_service_account(account)
     return kubeconfig
-
-
-def prepared_claims(checkpoint: Any) -> Iterator[PreparedClaim]:
-    """The prepared claims in a kubelet's checkpoint. Another format has none."""
-    try:
-        state = json.loads(text(checkpoint, "Data"))
-    except ValueError:
-        return
-    for claim in sequence(state, "ClaimInfoStateList"):
-        for driver in mapping(claim, "DriverState"):
-            devices = sequence(at(claim, "DriverState", driver), "Devices")
-            yield PreparedClaim(text(claim, "ClaimUID"), driver, tuple(map(_device, devices)))
-
-
-def _device(device: Any) -> dict[str, Any]:
-    return {
-        "pool_name": text(device, "PoolName"),
-        "device_name": text(device, "DeviceName"),
-        "request_names": list(texts(device, "RequestNames")),
-        "cdi_device_ids": list(texts(device, "CDIDeviceIDs")),
-    }

@@ -265,7 +265,7 @@ class Subject:
         code, children = await process.exited()
         if isinstance(process, DriverPod):
             if code == KILLED and self._signal is signal.SIGTERM:  # by the kubelet, after the grace of the Pod
-                self._record(SignalSent(self.label, signal.SIGKILL.name))
+                self.record_for_all(SignalSent(self.label, signal.SIGKILL.name))
             await process.close()
         elif self._signal is signal.SIGTERM:
             self._children = asyncio.create_task(self._end_children(process, children))

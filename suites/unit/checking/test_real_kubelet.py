@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from drahealth.proto.events import ExperimentEnded, PreparedClaim
-from drahealth.suites.checking.experiments.real_kubelet import absence, prepared_claims
+from drahealth.suites.checking.experiments.checkpoint_node import prepared_claims
+from drahealth.suites.checking.experiments.real_kubelet import absence
 from drahealth.suites.checking.mutants.driver import HEALTHY, command
 from drahealth.suites.checking.mutants.proving import level_of
 from drahealth.suites.checking.run import run_experiments
