@@ -1,5 +1,6 @@
 """`drahealth up` on a real kubelet, as a user has it: only commands, each in a process of its own."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -14,8 +15,11 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+
+from drahealth.suites.unit.other_user import as_root, other_user
 
 PATIENCE = 300.0
 JOB = """
@@ -92,6 +96,20 @@ def test_nobody_without_a_certificate_reads_from_the_kubelet(state: Path) -> Non
     ) as connection:
         connection.request("GET", "/pods")
         assert connection.getresponse().status == 401
+
+
+@as_root
+def test_another_user_of_the_machine_gets_no_answer(state: Path) -> None:
+    node = state / "drahealth"
+    sockets = [str(node / name) for name in ("control.sock", "cri.sock")]
+    paths = [
+        *sockets,
+        *(str(node / name) for name in ("kubeconfig", "state.json", "pki/admin.key", "logs/kubelet.log")),
+    ]
+    kubelet = json.loads((node / "kubelet.json").read_text())["port"]
+    requests = [["GET", kubelet, "/pods"], ["GET", urlsplit(status()["server"]).port, "/api/v1/pods"]]
+    found = asyncio.run(other_user(paths=paths, sockets=sockets, requests=requests, plain=0))
+    assert found == {"opened": [], "answers": {"GET /pods": 401, "GET /api/v1/pods": 401}}
 
 
 def test_a_script_in_an_annotation_gives_a_container_its_log_and_exit_code(state: Path) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import shutil
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, closing, suppress
@@ -11,6 +10,7 @@ from typing import Protocol
 
 from drahealth.fakes.program.atomic import replace_file
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
+from drahealth.suites.up_command.first import first_of
 from drahealth.suites.up_command.folder import NodeFolder
 from drahealth.suites.up_command.state import NodeState
 
@@ -30,6 +30,9 @@ class UpNode(Protocol):
     device_plugins_dir: Path
 
     async def start(self) -> None:
+        """Starts all parts, without waiting. Raises HarnessError."""
+
+    async def until_ready(self) -> None:
         """Returns when the node is Ready and the kubeconfig for users is written. Raises HarnessError."""
 
     async def wait(self) -> None:
@@ -65,24 +68,32 @@ class RealNode:
         self.device_plugins_dir = self._cluster.device_plugins_dir
 
     async def start(self) -> None:
-        from drahealth.fakes.cluster.containers.cri import CriServer
-        from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+        async with AsyncExitStack() as stack:
+
+            async def start_runtime() -> None:
+                # The slow imports are here because the control plane starts meanwhile.
+                from drahealth.fakes.cluster.containers.cri import CriServer
+                from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+
+                logs = self._folder.path / _CONTAINERS
+                shutil.rmtree(logs, ignore_errors=True)  # of containers that have ended with an earlier start
+                runtime = ContainerRuntime()
+                stack.push_async_callback(runtime.close)
+                cri = CriServer(runtime, self._socket, logs)
+                await cri.start()
+                stack.push_async_callback(cri.stop)
+
+            await self._cluster.launch(start_runtime)
+            stack.push_async_callback(self._cluster.stop)
+            self._closing = stack.pop_all()
+
+    async def until_ready(self) -> None:
         from drahealth.suites.targets.kubelet.node.credentials import certificate_kubeconfig
 
-        logs = self._folder.path / _CONTAINERS
-        shutil.rmtree(logs, ignore_errors=True)  # of containers of an earlier start, which have ended with it
-        async with AsyncExitStack() as stack:
-            runtime = ContainerRuntime()
-            stack.push_async_callback(runtime.close)
-            cri = CriServer(runtime, self._socket, logs)
-            await cri.start()
-            stack.push_async_callback(cri.stop)
-            await self._cluster.start()
-            stack.push_async_callback(self._cluster.stop)
-            self.server = self._cluster.server
-            config = certificate_kubeconfig(self._cluster.layout, self.server, self._folder.name)
-            replace_file(self._folder.kubeconfig, json.dumps(config, indent=1).encode() + b"\n")
-            self._closing = stack.pop_all()
+        await self._cluster.until_ready()
+        self.server = self._cluster.server
+        config = certificate_kubeconfig(self._cluster.layout, self.server, self._folder.name)
+        replace_file(self._folder.kubeconfig, json.dumps(config, indent=1).encode() + b"\n")
 
     async def wait(self) -> None:
         await self._cluster.wait()
@@ -110,19 +121,17 @@ class ReferenceNode:
             json=True,
         )
         self._task: asyncio.Task[None] | None = None
+        self._started = asyncio.Event()
         self._stop = asyncio.Event()
         self.server = ""
         self.drivers_kubeconfig = self.kubelet_root / "kubeconfig"
         self.device_plugins_dir = self.kubelet_root / "device-plugins"
 
     async def start(self) -> None:
-        started = asyncio.Event()
-        self._task = asyncio.create_task(self._run(started))
-        waiting = asyncio.create_task(started.wait())
-        await asyncio.wait([self._task, waiting], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if self._task.done():
-            self._task.result()
+        self._task = asyncio.create_task(self._run())
+
+    async def until_ready(self) -> None:
+        await first_of(self._started.wait(), self.wait())
         text = self.drivers_kubeconfig.read_bytes()
         self.server = json.loads(text)["clusters"][0]["cluster"]["server"]
         replace_file(self._folder.kubeconfig, text)
@@ -137,7 +146,7 @@ class ReferenceNode:
             with suppress(Exception):  # `wait` has raised it
                 await self._task
 
-    async def _run(self, started: asyncio.Event) -> None:
+    async def _run(self) -> None:
         from drahealth.proto.clock import SystemClock
         from drahealth.proto.events import Event, ManagerStarted
         from drahealth.suites.manager_command.api_server import make_server
@@ -147,7 +156,7 @@ class ReferenceNode:
 
         def observe(event: Event, /) -> None:
             if isinstance(event, ManagerStarted):
-                started.set()
+                self._started.set()
 
         with (self._folder.logs / "manager.log").open("a", encoding="utf-8") as log:
             observers = Observers()
@@ -155,7 +164,6 @@ class ReferenceNode:
                 observers.add(lines)
                 observers.add(observe)
                 await Program(self._options, observers, make_server(self._options)).run(self._stop)
-        logging.getLogger(__name__).info("the manager has ended")
 
 
 def make_node(state: NodeState, binaries: Binaries | None, folder: NodeFolder, lock: int, port: int) -> UpNode:

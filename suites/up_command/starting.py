@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from drahealth.fakes.control.node_folder import VARIABLE
 from drahealth.fakes.program.errors import CommandError
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
@@ -18,6 +20,9 @@ from drahealth.suites.up_command.options import UpOptions, planned
 from drahealth.suites.up_command.state import NodeState, has_state, read_state
 
 Report = Callable[[Mapping[str, Any]], None]
+_MB = 1_000_000
+_NEEDED = 300 * _MB
+"""Free bytes on the disk of the folder. etcd allocates 128 MB at its start, and ends when the disk is full."""
 _PATIENCE = 60.0
 """Seconds for the processes of a killed supervisor to end."""
 
@@ -53,6 +58,7 @@ def prepare(folder: NodeFolder, options: UpOptions, *, fresh: bool, progress: Pr
             lock = _locked(folder)
         earlier = read_state(folder.path)
         state = planned(options, earlier)
+        _check_room(folder, state)
         return Prepared(folder, lock, state, options, _binaries(state, progress), earlier is not None)
     except BaseException:
         if not has_state(folder.path):
@@ -138,6 +144,15 @@ def _locked(folder: NodeFolder) -> int:
             f"see `drahealth status`; end it with `drahealth down --name {folder.name}`, or pass another --name",
         )
     return lock
+
+
+def _check_room(folder: NodeFolder, state: NodeState) -> None:
+    free = shutil.disk_usage(folder.path).free
+    if not state.reference and free < _NEEDED:
+        raise HarnessError(
+            f"{folder.path} needs {_NEEDED // _MB} MB, and its disk has {free // _MB} MB",
+            f"make room, or set {VARIABLE} to a short folder on another disk",
+        )
 
 
 def _binaries(state: NodeState, progress: Progress) -> Binaries | None:

@@ -16,7 +16,6 @@ from drahealth.fakes.program.errors import CommandError
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 from drahealth.suites.targets.api_servers.root_directory import port_in
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
-from drahealth.suites.up_command.drivers import drivers_settings, served
 from drahealth.suites.up_command.first import first_of
 from drahealth.suites.up_command.folder import NodeFolder, unwritable
 from drahealth.suites.up_command.nodes import make_node
@@ -78,12 +77,16 @@ class Supervisor:
             folder.inventory.write_text(DEFAULT_INVENTORY, encoding="utf-8")
         async with AsyncExitStack() as stack:
             node = make_node(self._state, self._binaries, folder, self._lock, port_in(folder.kubeconfig))
-            settings = drivers_settings(folder, node, options.inventory or folder.inventory, options.timeline)
-            if options.inventory:
-                shutil.copyfile(options.inventory, folder.inventory)  # the next start uses it, too
             self._report({"stage": f"Starting {self._state.title}"})
             stack.push_async_callback(node.stop)
             await node.start()
+            # The slow imports are here because the components, which have other processes, start meanwhile.
+            from drahealth.suites.up_command.drivers import drivers_settings, served
+
+            settings = drivers_settings(folder, node, options.inventory or folder.inventory, options.timeline)
+            if options.inventory:
+                shutil.copyfile(options.inventory, folder.inventory)  # the next start uses it, too
+            await node.until_ready()
             drivers = await stack.enter_async_context(served(settings, folder.logs / "driver.log"))
             self._state = self._state.at("ready", server=node.server)
             write_state(folder.path, self._state)

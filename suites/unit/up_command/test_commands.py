@@ -84,8 +84,8 @@ def test_kept_data_need_fresh_for_another_kind_of_node(nodes: Path) -> None:
     assert (done.returncode, "--fresh" in done.stderr) == (2, True)
 
 
-def test_fresh_removes_the_data(nodes: Path) -> None:
-    up("-f", str(write(nodes.with_suffix(".yaml"), "format: inventory/v1\ndevices: [{name: board}]\n")))
+def test_fresh_removes_the_data(nodes: Path, tmp_path: Path) -> None:
+    up("-f", str(write(tmp_path / "board.yaml", "format: inventory/v1\ndevices: [{name: board}]\n")))
     run(COMMAND, "down", "--keep")
     assert up("--fresh").stdout.splitlines()[3] == "drahealth ctl inject xid/79 gpu-0"
 

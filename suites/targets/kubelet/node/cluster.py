@@ -11,7 +11,7 @@ await cri.stop()
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
@@ -30,10 +30,10 @@ START_LIMIT = 180.0
 class LocalCluster:
     """One node and its control plane. All its processes end with `stop`, or when this process ends in any way.
 
-    `cri_socket` is the socket of the container runtime, which must listen before `start`. `sync_frequency` is that of
-    the kubelet, in seconds. `gates` are feature gates of the API server and of the kubelet. With `keep` the folder of
-    the run stays after the end, and a folder that was kept is started again. The API server gets `api_port` if that is
-    free.
+    `cri_socket` is the socket of the container runtime, which must listen before the kubelet starts. `sync_frequency`
+    is that of the kubelet, in seconds. `gates` are feature gates of the API server and of the kubelet. With `keep` the
+    folder of the run stays after the end, and a folder that was kept is started again. The API server gets `api_port`
+    if that is free.
     """
 
     def __init__(
@@ -88,11 +88,19 @@ class LocalCluster:
 
         If a component fails, raises HarnessError with the most important line of its log, after it has stopped all.
         """
-        try:
-            await self._start()
-        except BaseException:
-            await self.stop()
-            raise
+        await self.launch()
+        await self.until_ready()
+
+    async def launch(self, start_runtime: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Starts all processes, without waiting until the node is Ready. Raises HarnessError as `start` does.
+
+        `start_runtime` starts the container runtime while the control plane starts.
+        """
+        await self._or_stop(self._launch(start_runtime))
+
+    async def until_ready(self) -> None:
+        """Returns when the launched node is Ready. Raises HarnessError as `start` does."""
+        await self._or_stop(self._until_ready())
 
     async def stop(self) -> None:
         """Stops everything and removes the folder of the run, unless it is kept; harmless if it is stopped."""
@@ -165,13 +173,25 @@ class LocalCluster:
         """The end of a component's log: kubelet, kube-apiserver, kube-scheduler, kube-controller-manager or etcd."""
         return logs.tail(self.layout.log(component), lines)
 
-    async def _start(self) -> None:
+    async def _or_stop(self, part: Coroutine[None, None, None]) -> None:
+        try:
+            await part
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _launch(self, start_runtime: Callable[[], Awaitable[None]] | None) -> None:
         self.layout.make(node_name=self.node_name)
         parts = self._parts = await Parts.make(
             self._binaries, self._run_dir, self.layout, self.node_name, keep=self._keep, api_port=self._api_port
         )
         await parts.control_plane.start(self.gates)
+        if start_runtime:
+            await start_runtime()
         await self._start_kubelet(parts)
+
+    async def _until_ready(self) -> None:
+        parts = self._running()
         ready = parts.probe.ready_again if parts.again else parts.probe.ready
         await until(ready, parts.processes(), "the API server to be ready", START_LIMIT)
         await self._until_node_is_ready(parts)
