@@ -1,5 +1,6 @@
 """Unix sockets of a fake plugin, served by gRPC. Tests can leave or remove the socket files."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,9 @@ from drahealth.proto.quoting import one_line
 from drahealth.proto.services import Method, serve
 from drahealth.proto.sockets import PATH_LIMIT as PATH_LIMIT
 from drahealth.proto.sockets import SocketInUse, check_path, is_served, target
+
+_FOLDER_MODE = 0o750
+"""The mode of the folders of sockets, as with a real kubelet."""
 
 
 class ServedSocket:
@@ -55,15 +59,18 @@ class ServedSocket:
         self.check_free()
         if self._listen is None:
             for path in (self.path, self._hidden):
-                path.parent.mkdir(parents=True, exist_ok=True)
+                path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
                 path.unlink(missing_ok=True)
         address = self._listen(self.path) if self._listen else target(self._hidden)
         self._server = grpc.aio.server(interceptors=self._interceptors, options=[("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers(serve(self._functions))
+        mask = os.umask(0o177)  # only the owner can connect
         try:
             self._server.add_insecure_port(address)
         except RuntimeError as error:
             raise OSError(f"cannot listen at {address}: {error}") from None
+        finally:
+            os.umask(mask)
         await self._server.start()
         if self._listen is None:
             self.path.hardlink_to(self._hidden)

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def test_the_workflow_of_a_push_runs_each_step() -> None:
 
 def test_the_workflows_run_only_steps() -> None:
     used = {words[0] for path in WORKFLOWS for words in commands(path)}
-    assert used - PREPARATION - ON_KIND == {"ci/step", "ci/repeat"}
+    assert used - PREPARATION - ON_KIND == {"ci/step", "ci/repeat", "ci/release"}
 
 
 def test_the_weekly_workflow_repeats_the_scenarios_and_generates_scripts() -> None:
@@ -81,6 +82,29 @@ def test_the_weekly_workflow_repeats_the_scenarios_and_generates_scripts() -> No
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_every_job_has_a_limit_of_minutes(path: Path) -> None:
     assert [name for name, job in workflow(path)["jobs"].items() if "timeout-minutes" not in job] == []
+
+
+def test_the_release_workflow_is_off_until_a_maintainer_switches_it_on() -> None:
+    release = workflow(ROOT / ".github/workflows/release.yml")
+    assert {name: job["if"] for name, job in release["jobs"].items()} == {"release": "vars.RELEASES == 'on'"}
+    assert release["permissions"] == {"contents": "read"}
+
+
+@pytest.mark.parametrize("arguments", [("build", "v9.9.9"), ("publish", "0.1.0"), ("build",), (), ("biuld",)])
+def test_a_release_with_another_tag_or_command_is_refused(arguments: tuple[str, ...]) -> None:
+    done = subprocess.run([ROOT / "ci" / "release", *arguments], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, bool(done.stderr)) == (2, "", True)
+
+
+def test_a_release_without_a_heading_in_the_changelog_is_refused(tmp_path: Path) -> None:
+    for name in ("ci/release", "ci/chart/drahealth-driver/Chart.yaml", "pyproject.toml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## Unreleased\n")
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    words = [str(tmp_path / "ci" / "release"), "build", f"v{version}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, f"needs the heading ## {version}" in done.stderr) == (2, True)
 
 
 def test_an_unknown_step_is_refused_with_the_names_of_all() -> None:

@@ -13,7 +13,9 @@ from ruamel.yaml import YAML
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.load import load
+from drahealth.fakes.timelines.model import VERBS
 from drahealth.fakes.timelines.plan import Plan
+from drahealth.suites.unit import command_process
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "timelines" / "shipped").glob("*.timeline.yaml"))
@@ -61,9 +63,42 @@ def test_the_schema_of_inventories_accepts_one() -> None:
     check({"format": "inventory/v1", "devices": [gpus]}, "inventory")
 
 
-def test_the_page_for_authors_shows_the_plan_of_its_timeline() -> None:
+def _page_blocks() -> list[str]:
+    """The indented blocks of the page for authors."""
     page = (DOCS / "timelines.md").read_text()
-    blocks = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n|^\n)+", page, re.MULTILINE)]
+    return [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n|^\n)+", page, re.MULTILINE)]
+
+
+def _examples() -> list[str]:
+    return [block.strip() + "\n" for block in _page_blocks() if block.strip().startswith("format:")]
+
+
+def _verbs(steps: Any) -> set[str]:
+    """The verbs of steps, and of the steps in them."""
+    found = {key for step in steps for key in step if key in VERBS}
+    for step in steps:
+        inner = [step.get("repeat", {}).get("do", []), *step.get("parallel", [])]
+        found |= {verb for some in inner for verb in _verbs(some)}
+    return found
+
+
+def test_the_page_for_authors_has_an_example_of_every_step() -> None:
+    read = [YAML(typ="safe", pure=True).load(example) for example in _examples()]
+    assert {verb for one in read for verb in _verbs([*one["timeline"], *one.get("always", [])])} == set(VERBS)
+    page = (DOCS / "timelines.md").read_text()
+    syntax = page[page.index("## Syntax of every step") :]
+    assert [verb for verb in VERBS if f"| `{verb}` | `{{{verb}: " not in syntax] == []
+
+
+def test_the_examples_on_the_page_for_authors_pass(tmp_path: Path) -> None:
+    for number, example in enumerate(_examples()):
+        (tmp_path / f"{number}.timeline.yaml").write_text(example)
+    played = command_process.run(command_process.COMMAND, "play", str(tmp_path), folder=tmp_path)
+    assert (played.returncode, played.stdout.count("PASS")) == (0, len(_examples())), played.stdout + played.stderr
+
+
+def test_the_page_for_authors_shows_the_plan_of_its_timeline() -> None:
+    blocks = _page_blocks()
     written = next(block for block in blocks if block.strip().startswith("format:"))
     shown = [line for block in blocks for line in block.splitlines() if line.startswith("{")]
     plan: Plan = checked_plan(load(written)[0], Inventory.of(2))
