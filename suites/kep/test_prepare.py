@@ -95,6 +95,24 @@ async def test_a_claim_that_an_answer_of_its_driver_omits_is_tried_again(node: N
         await pod.is_gone()
 
 
+@scenario("PREPARE-08")
+async def test_a_pod_does_not_start_before_its_claim_is_reserved_for_it(node: Node) -> None:
+    driver = await node.driver()
+    claim = await node.claim(driver)
+    await node.running_pod(claim["gpu"])
+    pod = await node.pod(claim["gpu"], bound=True)
+    await node.kubelet_catches_up()
+    has_run = pod.has_run()  # in some clusters a controller reserves the claim
+    with node.judging("PREPARE-08", "the pod does not run before"):
+        is_reserved = await node.claims.is_reserved(claim, pod.uid)
+        node.check(is_reserved or not has_run, "no container of the pod has run", pod)
+    await node.claims.reserve(claim, await pod.object())
+    with node.judging("PREPARE-08", "the pod runs after its claim is reserved"):
+        await pod.is_running()
+    await driver.gpus[0].becomes(Health.UNHEALTHY, message="in both pods")
+    await pod.shows(driver.gpus[0], Health.UNHEALTHY, message="in both pods")
+
+
 @scenario("STATUS-09")
 async def test_a_device_in_two_claims_shows_its_changes_in_the_pods_of_both(node: Node) -> None:
     driver = await node.driver()

@@ -82,10 +82,10 @@ async def test_a_container_gets_the_cdi_devices_of_its_requests_and_no_others(no
     node.unjudged.add("STATUS-20")  # what a request has is the word of this driver, not the allocation
     driver = await node.driver(devices=3, returns={"gpu-2": (returned,)})
     claim = await node.claim(driver, one=1, two=1, three=1)
-    uses = {"one": [claim["one"]], "two": [claim["two"]], "all": [claim], "none": []}
+    uses = {"one": [claim["one"]], "two": [claim["two"]], "both": [claim["one"], claim["two"]], "none": []}
     pod = await node.running_pod(containers=uses)
     one, two, of_all = driver.gpus
-    expected = {"one": (one, of_all), "two": (two, of_all), "all": (one, two, of_all), "none": ()}
+    expected = {"one": (one, of_all), "two": (two, of_all), "both": (one, two, of_all), "none": ()}
     for container, gpus in expected.items():
         with node.judging("PREPARE-06", f"the container with {container} gets its CDI devices"):
             pod[container].has_cdi_devices(*gpus)

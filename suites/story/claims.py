@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, Api, Object
-from drahealth.fakes.cluster.scheduling.claims import POD_CLAIM
+from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, Api, ApiError, Object
+from drahealth.fakes.cluster.scheduling.claims import POD_CLAIM, consumers, reserved
 from drahealth.suites.story import manifests
 from drahealth.suites.story.hardware import Driver
 
@@ -81,6 +81,19 @@ class Claims:
             return Claim(name, driver, None, tuple(others))
         await self._api.create(CLAIMS, manifest)
         return Claim(name, driver, object_name or name, tuple(others))
+
+    async def is_reserved(self, claim: Claim, pod_uid: str) -> bool:
+        """Whether the claim is reserved for the pod."""
+        return any(one["uid"] == pod_uid for one in consumers(await self.object(claim)))
+
+    async def reserve(self, claim: Claim, pod: Object) -> None:
+        """Reserve the claim for the pod, unless a controller does so meanwhile."""
+        while not await self.is_reserved(claim, pod["metadata"]["uid"]):
+            try:
+                await self._api.replace_status(CLAIMS, reserved(await self.object(claim), pod))
+            except ApiError as error:
+                if error.status != 409:
+                    raise
 
     async def source(self, claim: Claim) -> dict[str, str]:
         """The claim reference for the next pod. It shares the claim of the first pod, if there was one."""

@@ -229,10 +229,12 @@ class Node(Disruptions):
         unused: Sequence[Claim] = (),
         command: Sequence[str] = (),
         restart: str = "Always",
+        bound: bool = False,
     ) -> Pod:
         """Create a pod; do not wait for it. Its container `main` uses `uses`, unless `containers` replaces it.
 
-        Sidecars start before the init containers, which run to completion. No container uses the `unused` claims.
+        Sidecars start before the init containers, which run to completion. No container uses the `unused` claims. With
+        `bound` the manifest names the node, so that no scheduler reserves the claims for the pod.
         """
         self._names += 1
         users = PodUses(
@@ -244,6 +246,7 @@ class Node(Disruptions):
         name, image = f"pod-{self._names}", self.target.workload_image
         sources = {claim.name: await self.claims.source(claim) for claim in users.claims}
         manifest = pod_manifest(self.namespace, name, users, sources, image=image, command=command, restart=restart)
+        manifest["spec"] |= {"nodeName": self.target.node_name} if bound else {}
         created = await self.target.api.create(PODS, manifest)
         return Pod(self, name, created["metadata"]["uid"], users)
 

@@ -17,6 +17,7 @@ from drahealth.fakes.cluster.pod_worker.devices import PodDevices
 from drahealth.fakes.cluster.pod_worker.lifecycle import PodLifecycle
 from drahealth.fakes.cluster.pod_worker.status import pod_status
 from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
+from drahealth.fakes.cluster.scheduling.claims import reserved
 from drahealth.manager.profile import Profile
 from drahealth.suites.targets.api_servers.memory import MemoryApiServer
 from drahealth.suites.targets.reference.target import ReferenceTarget
@@ -180,6 +181,15 @@ class _Generous(PodDevices):
         return tuple(dict.fromkeys(name for device in devices for name in device.cdi_ids))
 
 
+class _Hasty(PodDevices):
+    async def _resolve(self) -> list[Object]:
+        return [reserved(claim, self._pod.newest) for claim in await super()._resolve()]
+
+
+class _Starting(PodLifecycle):
+    devices_type = _Hasty
+
+
 class _Giving(PodLifecycle):
     devices_type = _Generous
 
@@ -192,6 +202,12 @@ class RewritesTheTerminated(ReferenceTarget):
     """Each sync writes the status of terminated pods."""
 
     workers = _workers(_Restless)
+
+
+class IgnoresReservations(ReferenceTarget):
+    """Each claim of a pod counts as reserved for it."""
+
+    workers = _workers(_Starting)
 
 
 class WritesEmptyLists(ReferenceTarget):

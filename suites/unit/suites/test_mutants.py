@@ -233,6 +233,7 @@ CDI = requests.test_a_container_gets_the_cdi_devices_of_its_requests_and_no_othe
 REJECTED = registration.test_a_plugin_that_the_kubelet_cannot_use_is_rejected_with_a_reason
 FAILED_REGISTRATION = registration.test_a_registration_that_failed_is_tried_again
 ONE_SOCKET = registration.test_a_plugin_without_an_endpoint_is_called_at_its_registration_socket
+UNRESERVED = prepare.test_a_pod_does_not_start_before_its_claim_is_reserved_for_it
 TOO_LONG = basic.test_a_message_over_the_limit_is_cut_at_a_character_boundary
 ONE_ID = claims.test_devices_with_the_same_cdi_id_each_show_their_own_health
 ORDER = claims.test_entries_keep_their_order_between_status_updates
@@ -376,6 +377,7 @@ CASES = [
     Case("PREPARE-06", CDI, target=target_mutants.GivesAllDevices),
     Case("PREPARE-07", OMITTED, claim_mutants.StartsUnprepared),
     Case("PREPARE-07", OMITTED, claim_mutants.AbandonsClaims),
+    Case("PREPARE-08", UNRESERVED, target=target_mutants.IgnoresReservations),
     Case("API-01", WRONG, target=target_mutants.RefusesNothing),
     Case("STATUS-02", NEW_MESSAGE, mutants.KeepsTheFirstMessage),
     Case("STATUS-16", TOLD_UNKNOWN, mutants.HopesForTheBest),
