@@ -7,7 +7,7 @@ import pytest
 
 from drahealth.fakes.timelines.story import stories
 from drahealth.suites import timelines
-from drahealth.suites.judging.violation import Violation
+from drahealth.suites.judging.violation import StepFailed, Violation
 from drahealth.suites.run import collect
 from drahealth.suites.unit.suites import mutants, plugin_mutants, stream_mutants
 from drahealth.suites.unit.suites.test_mutants import NOT_DUE, SOON, Case, play
@@ -37,7 +37,7 @@ BROKEN = [
 @pytest.mark.parametrize(("name", "broken"), BROKEN, ids=str)
 def test_a_broken_reference_fails_a_shipped_timeline(name: str, broken: Case) -> None:
     (story,) = stories(SHIPPED / f"{name}.timeline.yaml")
-    with pytest.raises(Violation):
+    with pytest.raises((StepFailed, Violation)):
         play(replace(broken, story=collect.as_scenario(story)), SOON)
 
 
@@ -46,7 +46,7 @@ def test_without_the_taint_the_next_pod_of_story_1_gets_the_same_device(tmp_path
     path = tmp_path / "story-1.timeline.yaml"
     path.write_text("\n  - ".join(step for step in steps if not step.startswith(("taint", "untaint"))))
     (story,) = stories(path)
-    with pytest.raises(Violation, match="it holds gpu-0, and not gpu-1"):
+    with pytest.raises(StepFailed, match="it holds gpu-0, and not gpu-1"):
         play(replace(NOTHING, story=collect.as_scenario(story)))
 
 
