@@ -24,12 +24,16 @@ from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.story.history_checks import HistoryChecks
 from drahealth.suites.story.pod_manifest import PodUses, pod_manifest
 from drahealth.suites.story.pod_watch import PodWatch
+from drahealth.suites.story.receipts import are_received
 from drahealth.suites.story.replica_set import ReplicaSet, replica_set_manifest
 from drahealth.suites.story.requirement_checks import RequirementChecks
 from drahealth.suites.story.time_limit import STORY_LIMIT, time_limit
 from drahealth.suites.story.workload import Pod
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.target import BELONGS, Target, Window
+
+RECEIPT_LIMIT = 30.0
+"""Real seconds until the kubelet has received what drivers have sent."""
 
 
 class Node(Disruptions):
@@ -273,7 +277,11 @@ class Node(Disruptions):
         return driver, pod, driver.gpus[0]
 
     async def advance_time(self, seconds: float) -> None:
-        """Let `seconds` pass: in simulated time where the target can, in real time otherwise."""
+        """Let `seconds` pass: in simulated time where the target can, in real time otherwise.
+
+        What drivers have sent is received before: a device must not expire because this machine is slow.
+        """
+        await self.history.until(lambda: are_received(self.history.records), RECEIPT_LIMIT)
         if jumped := await self.target.advance_time(seconds):
             self.history.observe(events.TimePassed(jumped))
         else:

@@ -25,7 +25,8 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.violation import STEP_FAILED, StepFailed, Violation
 from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver
-from drahealth.suites.story.node import Node
+from drahealth.suites.story.node import RECEIPT_LIMIT, Node
+from drahealth.suites.story.receipts import are_received
 from drahealth.suites.story.workload import Pod
 from drahealth.suites.targets.target import Window
 from drahealth.suites.timelines.holder import Holder
@@ -84,6 +85,7 @@ class NodeStage(TimelineStage):
         left = seconds
         while left > 0:
             step = min(left, STRIDE)
+            await self._node.history.until(lambda: are_received(self._node.history.records), RECEIPT_LIMIT)
             if jumped := await self._node.target.advance_time(step):
                 self._node.history.observe(TimePassed(jumped))
                 await asyncio.sleep(0.01)
