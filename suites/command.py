@@ -70,6 +70,15 @@ def run(
         bool,
         typer.Option("--last-failed", help="Run the scenarios that failed last on this target; all if none did."),
     ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "-n",
+            metavar="N",
+            min=1,
+            help="Run N processes, each with its own node. On a real kubelet, the default is what fits into memory.",
+        ),
+    ] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
     junitxml: JUnitFile = None,
     histories: Annotated[
@@ -85,6 +94,7 @@ def run(
             match=match,
             exitfirst=exitfirst,
             last_failed=last_failed,
+            workers=workers,
             report=report,
             junitxml=junitxml,
             histories=histories,

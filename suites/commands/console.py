@@ -32,6 +32,7 @@ class Live:
         self._console = console
         self.run: Run | None = None
         self.problem = ""
+        self._has_begun = False
         self._pipe_is_closed = False
         self._cannot_start: Callable[[], bool] = lambda: False
         self._elapsed = ElapsedTime(lambda what, seconds: self._print(Text(f"{seconds:13.0f} s  {what}", style="dim")))
@@ -42,8 +43,19 @@ class Live:
         self.run = reporting.run if reporting else None
         if reporting:
             self._cannot_start = lambda: bool(reporting.cannot_start)
-        if self.run and session.items:
-            count = f"{len(session.items)} scenario{'s' if len(session.items) > 1 else ''}"
+        if session.items:
+            self._begin(len(session.items))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """A worker process has collected the scenarios; this process collects none."""
+        if not self._has_begun:
+            self._begin(len(ids))
+
+    def _begin(self, scenarios: int) -> None:
+        self._has_begun = True
+        if self.run:
+            count = f"{scenarios} scenario{'s' if scenarios > 1 else ''}"
             self._print(f"[bold]{escape(self.run.about)}[/], {count}\n")
 
     def pytest_runtest_call(self, item: pytest.Item) -> None:

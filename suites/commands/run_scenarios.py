@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from drahealth.suites.commands.console import Live
+from drahealth.suites.commands.worker_count import worker_count
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.output_paths import check_output_file, check_output_folder
 from drahealth.suites.run.options import Options
@@ -27,6 +28,7 @@ def run_scenarios(
     match: str | None = None,
     exitfirst: bool = False,
     last_failed: bool = False,
+    workers: int | None = None,
     report: str | None = None,
     junitxml: str | None = None,
     histories: str | None = None,
@@ -49,6 +51,8 @@ def run_scenarios(
     arguments += ["-p", "no:cacheprovider"] if played else ["-o", f"cache_dir={_last_run(options)}"]
     arguments += ["--last-failed"] if last_failed else []
     arguments += ["--exitfirst"] if exitfirst else []
+    count = worker_count(workers, 0 if played else options.definition.node_memory)
+    arguments += ["-p", "xdist.plugin", f"-n{count}"] if count > 1 else []
     arguments += [f"--drahealth-command=drahealth {'play' if played else 'run'}"]
     arguments += [f"--drahealth-{name}={value}" for name, value in flags.items() if value is not None]
     arguments += ["-k", match] if match else []

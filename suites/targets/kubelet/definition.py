@@ -36,5 +36,6 @@ DEFINITION = TargetDefinition(
     options=(KUBERNETES, DRIVER, HEALTH_API, START),
     missing={Capability.ADVANCE_TIME: "a real kubelet reads the clock of the machine"},
     configure=_configure,
+    node_memory=700,
     examine=_examine,
 )

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from drahealth.proto.events import StatusSeen
 from drahealth.proto.history import read_history
 from drahealth.suites import command
+from drahealth.suites.commands.worker_count import fitting
 from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.run.catalogue import scenarios
 from drahealth.suites.unit import command_process
@@ -174,6 +175,29 @@ def test_a_run_stops_at_the_first_failure_and_the_next_one_plays_it_alone(
     assert (report["complete"], report["planned"], report["run"], report["exit_code"]) == (False, 2, 1, 1)
     again = drahealth(*two, "--last-failed", folder=tmp_path)
     assert (again.returncode, again.stdout.splitlines()[-1].partition(" in ")[0]) == (0, "1 passed")
+
+
+def test_a_run_with_several_processes_has_all_rows_and_one_report(tmp_path: Path) -> None:
+    ran = drahealth("run", "-n", "2", "-k", "STATUS-03 and not v1alpha1", "--report", "r.json", folder=tmp_path)
+    assert (ran.returncode, ran.stdout.splitlines()[0]) == (0, "the reference, profile kep, 2 scenarios")
+    assert [line.split()[0] for line in ran.stdout.splitlines()[2:4]] == ["PASS", "PASS"]
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["planned"], report["run"], report["conditions"]["options"]["n"]) == (2, 2, "2")
+
+
+def test_several_processes_need_pytest_xdist(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "xdist", None)
+    assert refused(monkeypatch, "run", "-n", "2") == 2
+    assert capfd.readouterr().err.startswith("drahealth: -n needs the package pytest-xdist; ")
+
+
+@pytest.mark.parametrize(
+    ("node", "available", "count"), [(700, 900, 1), (700, 4300, 3), (700, 64000, 4), (0, 64000, 1)]
+)
+def test_as_many_nodes_run_as_fit_into_half_of_the_memory(node: int, available: int, count: int) -> None:
+    assert fitting(node, available) == count
 
 
 def test_the_list_of_scenarios_as_json_has_the_ids_of_reports() -> None:
