@@ -63,6 +63,11 @@ class Result:
     """Identifies the scenario in a run, however the run was started. Of our scenarios, it is also the same in all
     releases: `drahealth.kep::NAME`."""
 
+    @property
+    def key(self) -> str:
+        """Identifies it among the results of a run, and the same scenario in other runs."""
+        return self.id or self.name
+
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Result":
         """Create a result from plain data."""
@@ -140,7 +145,7 @@ class Run:
         """Add a result from plain data. A later result of the same scenario is merged into the first one."""
         result = Result.of(data)
         for old in self.results:
-            if (old.id, old.name) == (result.id, result.name):
+            if old.key == result.key:
                 self.results.remove(old)
                 result = old.then(result)
                 break

@@ -42,6 +42,7 @@ class Reporting:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._histories: set[Path] = set()
         try:
             if not hasattr(config, "workerinput"):
                 check_output_file(config.getoption("drahealth_report"))
@@ -184,7 +185,12 @@ class Reporting:
         directory = self._config.getoption("drahealth_histories")
         if not directory:
             return "", ""
-        path = Path(directory, f"{played.scenario.name}{which.replace('/', '-')}.jsonl")
+        name, number = f"{played.scenario.name}{which.replace('/', '-')}", 1
+        path = Path(directory, f"{name}.jsonl")
+        while path in self._histories:  # timelines of several files can have the same name
+            number += 1
+            path = Path(directory, f"{name} {number}.jsonl")
+        self._histories.add(path)
         records = played.node.history.records
         header = Header.make(played.node.profile.name, SystemClock(), records[0].at if records else None)
         content = "".join(f"{line}\n" for line in dump_lines(header, records)).encode()

@@ -28,7 +28,7 @@ def read_histories(report: RunReport, folder: Path) -> dict[str, HistoryFile]:
                 "use a directory of `--histories` for one run only",
             )
         try:
-            found[scenario.name] = load_history(content)
+            found[scenario.key] = load_history(content)
         except HistoryError as error:
             raise ConfigurationError(f"{path}: {error}", "run the scenarios again with --histories") from None
     return found

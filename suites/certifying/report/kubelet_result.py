@@ -17,7 +17,7 @@ _SCENARIOS = 10
 def kubelet_result(
     report: RunReport, name: str = "", histories: Mapping[str, HistoryFile] = MappingProxyType({})
 ) -> Result:
-    """The report as a result. `histories` are those of its scenarios, by name."""
+    """The report as a result. `histories` are those of its scenarios, by key."""
     counts = ", ".join(f"{count} {outcome}" for outcome, count in report.counts.items())
     return Result(
         name=shown(name) or "drahealth run",
@@ -27,7 +27,7 @@ def kubelet_result(
         facts=tuple((name, shown(value)) for name, value in _facts(report).items() if value),
         requirements={id_: _requirement(id_, one) for id_, one in report.requirements.items()},
         cells={id_: Cell(one.verdict, _details(id_, report.scenarios)) for id_, one in report.requirements.items()},
-        scenarios={one.name: _scenario(one, histories.get(one.name)) for one in report.scenarios},
+        scenarios={one.key: _scenario(one, histories.get(one.key)) for one in report.scenarios},
         why_no_lanes=_why_no_lanes(report),
     )
 

@@ -104,7 +104,7 @@ class Result:
     lanes: Lanes | None = None
     why_no_lanes: str = ""
     scenarios: Mapping[str, ScenarioView] | None = None
-    """The scenarios of a run by name; None for a check."""
+    """The scenarios of a run by key; None for a check."""
     releases: tuple[ReleaseRow, ...] = ()
 
     @property

@@ -55,6 +55,20 @@ def test_several_files_and_standard_input_are_played_with_junit_xml(tmp_path: Pa
     ]
 
 
+def test_timelines_with_the_same_name_have_results_and_histories_of_their_own(tmp_path: Path) -> None:
+    good = write(tmp_path, "timeline: [{expect: {health: Healthy}}]", "good.timeline.yaml")
+    bad = write(tmp_path, "timeline: [{expect: {message: never}, within: 100ms}]", "bad.timeline.yaml")
+    drahealth("play", bad, good, "--report", "r.json", "--histories", "h", folder=tmp_path)
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert [(one["id"], one["outcome"], one["history_file"]) for one in report["scenarios"]] == [
+        ("bad.timeline.yaml::a story", "failed", "h/a story.jsonl"),
+        ("good.timeline.yaml::a story", "passed", "h/a story 2.jsonl"),
+    ]
+    done = drahealth("report", "r.json", "--html", "r.html", folder=tmp_path)
+    page = (tmp_path / "r.html").read_text()
+    assert (done.returncode, page.count('<details class="scenario"')) == (0, 2)
+
+
 def test_an_unmet_expectation_violates_no_requirement(tmp_path: Path) -> None:
     steps = "timeline: [{expect: {device: gpu-0, health: Unhealthy}, within: 100ms}]"
     drahealth("play", write(tmp_path, steps), "--report", "r.json", folder=tmp_path)
