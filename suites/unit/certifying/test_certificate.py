@@ -107,6 +107,16 @@ def test_running_driver_is_named_as_such() -> None:
     assert "driver not started by drahealth" in certified(evidence)[1].verdict
 
 
+def test_driver_in_a_cluster_is_named_as_such() -> None:
+    run = core_run()
+    evidence = replace(run, header=replace(run.header, command=(), workload="DaemonSet gpus/driver"))
+    summary, report = certified(evidence)
+    assert "driver in a cluster (DaemonSet gpus/driver)" in report.verdict
+    assert (summary.running, parse_report(to_json(report).encode()).run.workload) == (False, "DaemonSet gpus/driver")
+    findings = {name: one for judgement in summary.judgements for name, one in judgement.findings.items()}
+    assert findings["children-end-with-the-driver"].verdict is Verdict.NOT_APPLICABLE
+
+
 def test_report_round_trips_through_its_file() -> None:
     report = certified(core_run(leave_sockets), waiver())[1]
     assert parse_report(to_json(report).encode()) == report

@@ -26,6 +26,7 @@ from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.api_servers.serving import api_server
 from drahealth.suites.unit.certifying.test_objects import CONFIG
 from drahealth.suites.unit.checking.test_laboratory import NoRecords
+from drahealth.suites.unit.endings import PATIENCE
 
 NODE = "kind-worker"
 MANIFEST = """\
@@ -290,7 +291,8 @@ async def test_end_of_a_container_is_unexpected(tmp_path: Path) -> None:
         pod = await api.get(PODS, "driver", "gpus")
         restarted = {"name": "plugin", "restartCount": 1, "lastState": {"terminated": {"exitCode": 3}}}
         await api.replace_status(PODS, {**pod, "status": {**READY, "containerStatuses": [restarted]}})
-        assert (await found.ended_unexpectedly()).exit_code == 3
+        async with asyncio.timeout(PATIENCE):
+            assert (await found.ended_unexpectedly()).exit_code == 3
 
 
 async def test_pod_that_cannot_start_is_an_error_with_its_reason(tmp_path: Path) -> None:
