@@ -14,6 +14,7 @@ from drahealth.fakes.control.node_folder import VARIABLE
 from drahealth.fakes.program.errors import CommandError
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
+from drahealth.suites.targets.kubelet.node.logs import telling_line
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.up_command.folder import NodeFolder
 from drahealth.suites.up_command.options import UpOptions, planned
@@ -94,9 +95,22 @@ def in_background(prepared: Prepared, progress: Progress) -> Mapping[str, Any]:
         except KeyboardInterrupt:
             os.kill(pid, signal.SIGTERM)
             os.waitpid(pid, 0)
+            _discard(prepared)
             raise
     os.waitpid(pid, 0)
-    raise HarnessError(f"the supervisor of node {prepared.folder.name} has ended during the start", _see_log(prepared))
+    why = telling_line(prepared.folder.logs / "supervisor.log")
+    _discard(prepared)
+    raise HarnessError(f"the supervisor of node {prepared.folder.name} has ended during the start: {why}")
+
+
+def _discard(prepared: Prepared) -> None:
+    """Removes what a killed supervisor left, unless it has data of an earlier start."""
+    if prepared.again or not prepared.folder.exists():
+        return
+    lock = prepared.folder.lock(_PATIENCE)
+    if lock is not None:
+        prepared.folder.remove()
+        os.close(lock)
 
 
 def _be_the_supervisor(prepared: Prepared, writing: int) -> None:
@@ -161,7 +175,3 @@ def _binaries(state: NodeState, progress: Progress) -> Binaries | None:
     from drahealth.suites.targets.kubelet.binaries.ensure import ensure
 
     return ensure(state.kubernetes, progress)
-
-
-def _see_log(prepared: Prepared) -> str:
-    return f"see {prepared.folder.logs / 'supervisor.log'}"

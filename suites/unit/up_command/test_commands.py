@@ -4,13 +4,24 @@ import json
 import os
 import select
 import signal
+import socket
+import subprocess
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from drahealth.suites.unit.command_process import COMMAND, PATIENCE, Done, run
 
 ERROR = "drahealth: "
+KILLED_AT_ONCE = (
+    """
+import os, signal
+from drahealth.suites.up_command.supervisor import Supervisor
+Supervisor.run = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+"""
+    + COMMAND
+)
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: main, image: x}}]}}\n"
 
 
@@ -22,7 +33,7 @@ def up(*options: str) -> Done:
 
 def process_of(name: str = "drahealth") -> int:
     (found,) = json.loads(run(COMMAND, "status", "--name", name, "--json").stdout)
-    return int(found["pid"])
+    return int(found["pid"] or 0)
 
 
 def kill(pid: int) -> None:
@@ -75,6 +86,58 @@ def test_down_removes_a_killed_node(nodes: Path) -> None:
     up()
     kill(process_of())
     assert (run(COMMAND, "down").returncode, list(nodes.iterdir())) == (0, [])
+
+
+def test_a_restarted_machine_starts_the_node_again(nodes: Path) -> None:
+    up()
+    kill(process_of())
+    pretend(nodes, pid=os.getpid(), boot="an earlier boot")
+    assert (process_of(), up().returncode) == (0, 0)
+
+
+def test_down_does_not_signal_another_process_with_the_id(nodes: Path) -> None:
+    up()
+    kill(process_of())
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:  # it ends when its input is closed
+        pretend(nodes, pid=other.pid)
+        assert (run(COMMAND, "down").returncode, list(nodes.iterdir()), other.poll()) == (0, [], None)
+
+
+def pretend(nodes: Path, **process: object) -> None:
+    """Changes the process in the state file of the killed node."""
+    path = nodes / "drahealth" / "state.json"
+    state = json.loads(path.read_text())
+    path.write_text(json.dumps(state | {"process": state["process"] | process}))
+
+
+def test_only_down_and_fresh_take_the_data_of_a_newer_release(nodes: Path) -> None:
+    up()
+    run(COMMAND, "down", "--keep")
+    path = nodes / "drahealth" / "state.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99, "drahealth": "9.9"}))
+    done = run(COMMAND, "up", "--reference")
+    assert (done.returncode, "newer drahealth (9.9)" in done.stderr, path.exists()) == (2, True, True)
+    assert (run(COMMAND, "down").returncode, list(nodes.iterdir())) == (0, [])
+
+
+def test_a_taken_port_moves_a_node_with_data(nodes: Path) -> None:
+    up()
+    before = server_of()
+    run(COMMAND, "down", "--keep")
+    with socket.create_server(("127.0.0.1", urlsplit(before).port or 0)):
+        up()
+        assert server_of() != before
+        assert run(COMMAND, "load", os.devnull).returncode == 0
+
+
+def server_of() -> str:
+    (found,) = json.loads(run(COMMAND, "status", "--json").stdout)
+    return str(found["server"])
+
+
+def test_a_supervisor_that_is_killed_at_once_leaves_nothing(nodes: Path) -> None:
+    done = run(KILLED_AT_ONCE, "up", "--reference")
+    assert (done.returncode, "supervisor" in done.stderr, list(nodes.iterdir())) == (3, True, [])
 
 
 def test_kept_data_need_fresh_for_another_kind_of_node(nodes: Path) -> None:
