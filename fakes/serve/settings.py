@@ -107,6 +107,9 @@ class Settings:
             raise CommandError(f"{file} cannot be read: {error.strerror}") from None
         except ValueError as error:
             raise CommandError(str(error)) from None
+        if not (registry_dir and plugins_dir and device_plugins_dir) and not kubelet.is_dir():
+            hint = "start the kubelet first, or pass the root directory of the kubelet"
+            raise CommandError(f"--kubelet-dir {kubelet} is not a directory; {hint}")
         if not all(map(is_name, annotation_prefix.split("."))):
             raise CommandError(f"annotation prefix must be a DNS name such as {PREFIX}, got {annotation_prefix!r}")
         if metrics_port is not None and not 0 <= metrics_port < 1 << 16:

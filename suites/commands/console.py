@@ -60,7 +60,7 @@ class Live:
 
     def pytest_runtest_call(self, item: pytest.Item) -> None:
         scenario = scenario_of(getattr(item, "function", None))
-        self._elapsed.begin(f"{scenario.title if scenario else item.name} ...")
+        self._elapsed.begin(getattr(item, "progress", f"{scenario.title if scenario else item.name} ..."))
 
     def pytest_runtest_teardown(self) -> None:
         self._elapsed.begin("cleanup ...")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from drahealth.fakes.timelines.actions import Action, ChangeKubelet, Expect
 from drahealth.fakes.timelines.plan import Plan
 from drahealth.fakes.timelines.play import play
 from drahealth.fakes.timelines.story import Story, stories
+from drahealth.proto.events import TimePassed
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.run.session import Session
 from drahealth.suites.story.node import Node
@@ -45,11 +47,12 @@ class TimelineItem(pytest.Item):
         self._story = story
         speed = self.config.getoption("--drahealth-speed")
         self._speed = float(speed) if speed else 1.0
+        self._node: Node | None = None
         self.function = as_scenario(story, self._speed)
 
     def runtest(self) -> None:
         session = Session.of(self.config)
-        node = session.begin(self)
+        node = self._node = session.begin(self)
         node.time_limit = STORY_LIMIT + lasts(self._story.plan) / self._speed
         try:
             self.function(node=node)
@@ -58,8 +61,19 @@ class TimelineItem(pytest.Item):
         for note in node.notes:
             self.warn(TimelineWarning(note))
 
+    def progress(self) -> str:
+        """The name and, if the target's time is simulated, how much of the timeline's time has passed."""
+        passed = sum(event.seconds for event in self._node.history.of(TimePassed)) if self._node else 0.0
+        return f"{self.name} ...{story_time(passed * self._speed, lasts(self._story.plan)) if passed else ''}"
+
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, 0, self.name
+
+
+def story_time(passed: float, total: float) -> str:
+    """How much of a timeline has been played, such as `, at 1 day, 2:00:00 of 3 days, 0:00:00`."""
+    at, end = (timedelta(seconds=int(seconds)) for seconds in (min(passed, total), total))
+    return f", at {at} of {end}"
 
 
 async def play_story(story: Story, node: Node, speed: float = 1.0) -> None:

@@ -19,8 +19,8 @@ class ElapsedTime:
         self._every = every
         self._ended: threading.Event | None = None
 
-    def begin(self, activity: str) -> None:
-        """Begin an activity, and end the previous one."""
+    def begin(self, activity: str | Callable[[], str]) -> None:
+        """Begin an activity, and end the previous one. A function gives its text at each call of `on_time`."""
         self.end()
         self._ended = threading.Event()
         threading.Thread(target=self._report, args=(activity, self._ended), name="elapsed time", daemon=True).start()
@@ -31,7 +31,8 @@ class ElapsedTime:
             self._ended.set()
         self._ended = None
 
-    def _report(self, activity: str, ended: threading.Event) -> None:
+    def _report(self, activity: str | Callable[[], str], ended: threading.Event) -> None:
         began = time.monotonic()
         while not ended.wait(self._every):
-            self._on_time(activity, time.monotonic() - began)
+            text = activity if isinstance(activity, str) else activity()
+            self._on_time(text, time.monotonic() - began)

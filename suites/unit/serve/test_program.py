@@ -195,10 +195,19 @@ async def test_a_folder_too_deep_for_sockets_is_told_of(rig: Rig, kubeconfig: Pa
     assert said.decode().startswith(f"drahealth: the socket path {rig.root}/xxx")
 
 
+async def test_a_mistyped_kubelet_directory_is_not_created(rig: Rig) -> None:
+    missing = rig.root / "kubelt"
+    with pytest.raises(CommandError, match=f"--kubelet-dir {missing} is not a directory; start the kubelet first"):
+        rig.settings(kubelet_dir=missing)
+    own = {name: missing / name for name in ("registry_dir", "plugins_dir", "device_plugins_dir")}
+    assert rig.settings(kubelet_dir=missing, **own).drivers  # no directory of the kubelet is used
+    assert not missing.exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("--kubeconfig", "/nowhere"), 3, "kubeconfig /nowhere: "),
+        (("--kubeconfig", "/nowhere", "--kubelet-dir", "/tmp"), 3, "kubeconfig /nowhere: "),
         (("-f", "x.yaml"), 2, "x.yaml cannot be read: No such file or directory"),
         (("-f", "x.yaml", "--jumping-clock"), 2, "--jumping-clock and -f exclude each other"),
         (("--policy", "strict"), 2, "--policy needs an inventory file; pass one with -f"),

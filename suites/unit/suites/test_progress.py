@@ -1,7 +1,9 @@
 """Progress output during long steps."""
 
+import itertools
 import queue
 
+from drahealth.suites.run.collect import story_time
 from drahealth.suites.run.progress import ElapsedTime
 from drahealth.suites.unit.endings import PATIENCE
 
@@ -25,3 +27,18 @@ def test_a_new_activity_replaces_the_previous_one() -> None:
     elapsed.end()
     elapsed.end()
     assert "one" not in {said.get(timeout=PATIENCE) for _ in range(said.qsize())}
+
+
+def test_the_text_of_an_activity_can_change() -> None:
+    said: queue.Queue[str] = queue.Queue()
+    texts = itertools.count()
+    elapsed = ElapsedTime(lambda what, _: said.put(what), every=0.001)
+    elapsed.begin(lambda: f"step {next(texts)}")
+    first = [said.get(timeout=PATIENCE) for _ in range(2)]
+    elapsed.end()
+    assert first == ["step 0", "step 1"]
+
+
+def test_a_long_timeline_shows_how_far_it_is() -> None:
+    assert story_time(7200.4, 300 * 86400.0) == ", at 2:00:00 of 300 days, 0:00:00"
+    assert story_time(90_000, 86_400) == ", at 1 day, 0:00:00 of 1 day, 0:00:00"
