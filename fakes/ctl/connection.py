@@ -108,7 +108,7 @@ def _connected(path: Path) -> socket.socket:
 
 def _unreachable(path: Path, error: OSError) -> CommandError:
     where = one_line(str(path))
-    start = f"start drivers with `drahealth driver serve -f FILE`, or pass their socket with --socket or {VARIABLE}"
+    start = f"use `drahealth up` or `drahealth driver serve -f FILE`, or pass a socket with --socket or {VARIABLE}"
     if isinstance(error, FileNotFoundError):
         return CommandError(f"no socket {where}; {start}", 3)
     if isinstance(error, ConnectionRefusedError):

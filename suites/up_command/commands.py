@@ -101,11 +101,16 @@ def down(
 def logs(
     component: Annotated[
         str | None,
-        typer.Argument(help="Such as kubelet, kube-apiserver or driver; without it, list them.", show_default=False),
+        typer.Argument(
+            help="Component, such as kubelet, kube-apiserver or driver. Default: print the names of all components.",
+            show_default=False,
+        ),
     ] = None,
     name: Name = DEFAULT_NODE,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue with new lines.")] = False,
-    lines: Annotated[int | None, typer.Option("-n", "--lines", min=0, help="Only the last lines.")] = None,
+    lines: Annotated[
+        int | None, typer.Option("-n", "--lines", min=0, help="Print only this number of last lines.")
+    ] = None,
 ) -> None:
     """Print the log of a component of a node."""
     from drahealth.suites.up_command.running import existing

@@ -9,7 +9,10 @@ CALLS = ("prepare", "unprepare")
 
 @command("fail_claims", DRIVER, ctl="", step="")
 class FailClaims(Command[None]):
-    """Answer these calls with an error for each claim, or without the claims. Neither of both ends that."""
+    """Answer these calls with an error for each claim, or without the claims.
+
+    Without an error and `omit`, the calls succeed again.
+    """
 
     call: str = argument("prepare or unprepare.", choices=CALLS)
     error: str = argument("The error of each claim; empty: none.", default="")

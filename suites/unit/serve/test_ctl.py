@@ -137,7 +137,7 @@ async def test_where_nothing_is_asked_it_says_what_can_be(rig: Rig) -> None:
 async def test_where_nobody_listens_it_says_how_to_begin(rig: Rig) -> None:
     said = await rig.ctl("status")
     assert (said.code, said.out, said.err.count("\n")) == (3, "", 1)
-    assert said.err.startswith(f"drahealth: no socket {rig.socket}; start drivers with")
+    assert said.err.startswith(f"drahealth: no socket {rig.socket}; use `drahealth up`")
 
 
 async def test_the_status_tells_all_of_it(serving: Rig) -> None:
