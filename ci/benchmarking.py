@@ -119,13 +119,14 @@ def _p99(times: Sequence[float]) -> float:
 
 
 def _print(found: Mapping[str, Figures]) -> None:
-    """Ratios are against the first target."""
+    """Ratios are against the first target, usually the reference."""
     first = next(iter(found.values()))
     sys.stdout.write(
-        f"{'what':34}{'target':12}{'times':>6}{'median ms':>11}{'p99 ms':>10}{'ratio of medians':>18}{'of p99s':>9}\n"
+        f"{'what':34}{'target':12}{'runs':>6}{'median ms':>11}{'p99 ms':>10}"
+        f"{'median/reference':>18}{'p99/reference':>15}\n"
     )
     for what in first:
         for target, figures in found.items():
             times, median, p99 = figures[what]
-            ratios = f"{median / first[what][1]:18.1f}{p99 / first[what][2]:9.1f}"
+            ratios = f"{median / first[what][1]:18.1f}{p99 / first[what][2]:15.1f}"
             sys.stdout.write(f"{what:34}{target:12}{times:6}{median:11.2f}{p99:10.2f}{ratios}\n")

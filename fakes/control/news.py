@@ -33,7 +33,7 @@ class News:
         self._subscribers: list[Publish] = []
 
     def add(self, subscriber: Publish) -> Callable[[], None]:
-        """It gets all events from now on; returns what ends that."""
+        """It gets all events from now on. Returns a function that stops this."""
         self._subscribers.append(subscriber)
 
         def end() -> None:

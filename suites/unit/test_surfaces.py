@@ -18,8 +18,8 @@ LISTED = {
     "fakes/sockets.py": "sockets of fake drivers",
     "manager/kubelet_socket.py": "sockets of the reference",
     "suites/checking/mutants/backend.py": "sockets of a driver under test",
-    "suites/checking/sandbox/sockets.py": "way of a driver under test to its API server",
-    "suites/checking/subject/gateway.py": "way of a driver under test to its API server",
+    "suites/checking/sandbox/sockets.py": "proxy between a driver under test and its API server",
+    "suites/checking/subject/gateway.py": "proxy between a driver under test and its API server",
     "suites/targets/kubelet/node/ports.py": "kube-apiserver",
 }
 """The modules that listen, and the words of their rows."""
@@ -38,7 +38,7 @@ def test_every_module_that_listens_has_a_row() -> None:
 
 
 def test_every_row_names_tests_that_exist() -> None:
-    rows = [row for row in PAGE.read_text().splitlines() if row.startswith("| ") and not row.startswith("| surface")]
+    rows = [row for row in PAGE.read_text().splitlines() if row.startswith("| ") and not row.startswith("| server or")]
     links = [re.findall(r"\]\(([^)#]+)", row.rsplit("|", 2)[1]) for row in rows]
     assert [row for row, found in zip(rows, links, strict=True) if not found] == []
     assert [link for found in links for link in found if not (PAGE.parent / link).exists()] == []
