@@ -13,8 +13,23 @@ import grpc
 
 from drahealth.fakes.control.commands.arguments import Devices
 from drahealth.fakes.control.commands.devices import Reset
-from drahealth.fakes.control.commands.life import Crash, RestartDevicePlugin, Retire, Start, Stop, WaitRegistered
-from drahealth.fakes.control.commands.plugin_devices import Remove, Restore, SetListedHealth
+from drahealth.fakes.control.commands.life import (
+    Crash,
+    Register,
+    RestartDevicePlugin,
+    Retire,
+    Start,
+    Stop,
+    WaitRegistered,
+)
+from drahealth.fakes.control.commands.plugin_devices import (
+    EndLists,
+    HoldLists,
+    ReleaseLists,
+    Remove,
+    Restore,
+    SetListedHealth,
+)
 from drahealth.fakes.control.commands.questions import GetListedDevices, GetPluginState
 from drahealth.fakes.control.commands.surface import handles
 from drahealth.fakes.control.device_plugin import KEPT, PluginControl, PluginOptions
@@ -74,6 +89,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         self._registered = asyncio.Event()
         self._registration_error = ""
         self._running = False
+        self._lists_are_held = False
         self._registering: asyncio.Task[None] | None = None
         self._counts = counts = call_counts.CallCounts(call_counts.PLUGIN)
         self.sockets = options.sockets
@@ -151,16 +167,25 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         await self.stop()
         await self.start()
 
+    @handles(Register)
+    async def _register_again(self, command: Register) -> None:
+        if not self._running:
+            raise ValueError(f"device plugin {self.options.resource} does not run; start it first")
+        self._registered.clear()
+        if self._registration:
+            await self._registration.stop()
+            await self._registration.start()
+        else:
+            await self._stop_registering()
+            self._start_registering()
+
     @handles(Crash)
     async def _crash(self, command: Crash) -> None:
         self._running = False
         self._registered.clear()
         for stream in list(self._waiting):  # before a kubelet can report the end
             self._closed(stream, "the plugin has stopped")
-        task, self._registering = self._registering, None
-        if task:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await self._stop_registering()
         await self.failing.suspend()
         if self._registration:
             await self._registration.stop()
@@ -192,6 +217,20 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
     @handles(Restore)
     async def _restore(self, command: Restore) -> None:
         self._list.restore(*self._named(command.device))
+        self._send(self._list.response())
+
+    @handles(EndLists)
+    async def _end_lists(self, command: EndLists) -> None:
+        for waiting in self._waiting.values():
+            waiting.end()
+
+    @handles(HoldLists)
+    async def _hold_lists(self, command: HoldLists) -> None:
+        self._lists_are_held = True
+
+    @handles(ReleaseLists)
+    async def _release_lists(self, command: ReleaseLists) -> None:
+        self._lists_are_held = False
         self._send(self._list.response())
 
     @handles(Reset)
@@ -243,7 +282,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         if self._registration:
             await self._registration.start()
         else:
-            self._registering = asyncio.create_task(self._register(), name=f"device plugin {o.resource}")
+            self._start_registering()
         self.failing.resume()
 
     def _leave_folder(self) -> None:
@@ -251,6 +290,15 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
             Path(self.options.data_dir).rmdir()
 
     # -- registration
+
+    def _start_registering(self) -> None:
+        self._registering = asyncio.create_task(self._register(), name=f"device plugin {self.options.resource}")
+
+    async def _stop_registering(self) -> None:
+        task, self._registering = self._registering, None
+        if task:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     def _register(self) -> Coroutine[Any, Any, None]:
         o = self.options
@@ -314,13 +362,13 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
     async def _list_and_watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
         resource, instance = self.options.resource, self.options.instance
         stream = f"{resource}#{next(_serial)}"
-        self._waiting[stream] = waiting = ResponseQueue(self._list.response())
+        self._waiting[stream] = waiting = ResponseQueue(*(() if self._lists_are_held else (self._list.response(),)))
         self._observe(events.StreamOpened(resource, instance, stream, f"{VERSION}.DevicePlugin"))
         try:
-            while True:
-                devices = await waiting.take()
+            while (devices := await waiting.take()) is not None:
                 self._observe(events.DevicesListed(resource, instance, stream, devices))
                 yield LIST_AND_WATCH.response(devices=[{"ID": d.id, "health": d.health} for d in devices])
+            self._closed(stream, "ended by the plugin")
         finally:
             self._closed(stream, CANCELLED)
 
@@ -363,7 +411,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         self._send(self._list.change({self._ids[path]: state for path, state in states.items()}))
 
     def _send(self, response: Response) -> None:
-        for waiting in self._waiting.values():
+        for waiting in () if self._lists_are_held else self._waiting.values():
             waiting.put(response)
 
 

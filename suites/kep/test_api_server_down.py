@@ -1,5 +1,6 @@
 """KEP-4680, Troubleshooting: health changes while the API server is down."""
 
+from drahealth.proto.events import Unprepared
 from drahealth.proto.values import Health
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
@@ -16,6 +17,28 @@ async def test_a_health_change_while_the_api_server_is_down_shows_when_it_is_bac
     await node.advance_time(1)
     await node.api_server_starts()
     await pod.shows(gpu, Health.UNHEALTHY, message="Unhealthy while the API server was down", within="restart")
+
+
+@scenario("EVENT-01", needs=("stop-api-server", "control-without-api-server"))
+async def test_a_change_that_the_final_status_shows_first_creates_an_event(node: Node) -> None:
+    driver = await node.driver()
+    gpu, claim = driver.gpus[0], await node.claim(driver)
+    pod = await node.running_pod(claim["gpu"], restart="Never")
+    await gpu.becomes(Health.UNHEALTHY, message="the last report", timeout=5)
+    await pod.shows(gpu, Health.UNHEALTHY, message="the last report")
+    await node.events_arrive()
+    before, uid = pod.events(), (await node.claims.object(claim))["metadata"]["uid"]
+    await driver.is_silenced()
+    await node.api_server_stops()
+    await node.advance_time(5.1)
+    await pod.ends(1)
+    released = f"the kubelet unprepares the claim of pod {pod.name}"
+    await node.until(lambda: uid in {e.claim_uid for e in node.history.of(Unprepared)}, "start", released, "no call")
+    await node.api_server_starts()
+    await pod.is_in_phase("Failed")
+    await node.events_arrive()
+    with node.judging("EVENT-01", "an event reports the health that the final status shows"):
+        pod.has_event(gpu, Health.UNKNOWN, before)
 
 
 @scenario("AWAY-02")

@@ -111,6 +111,23 @@ async def test_a_device_that_its_driver_reports_as_unknown_shows_unknown(node: N
     await pod.shows(gpu, Health.HEALTHY, message="")
 
 
+@scenario("STATUS-16")
+async def test_a_device_that_its_driver_never_reported_shows_unknown(node: Node) -> None:
+    driver = await node.driver(devices=2)
+    unreported, other = driver.gpus
+    await driver.is_silenced()
+    await driver.restarts()
+    pod = await node.running_pod((await node.claim(driver, gpu=2))["gpu"])
+    await driver.is_watched()
+    await driver.control.report([other.reading(Health.UNHEALTHY, "the only device in this report", timeout=600)])
+    await pod.shows(other, Health.UNHEALTHY, message="the only device in this report")
+    with node.judging("STATUS-16", "a device without a report shows as Unknown"):
+        pod.still_shows(unreported, Health.UNKNOWN, message="")
+    await driver.resumes()
+    await unreported.becomes(Health.HEALTHY)
+    await pod.shows(unreported, Health.HEALTHY)
+
+
 @scenario("STATUS-15", "STATUS-17")
 async def test_health_changes_nothing_else_in_the_status_and_no_other_pod(node: Node) -> None:
     driver = await node.driver(devices=2)

@@ -2,7 +2,9 @@
 
 from drahealth.proto.values import Health
 from drahealth.suites.run.scenario import scenario
+from drahealth.suites.story.hardware import Gpu
 from drahealth.suites.story.node import Node
+from drahealth.suites.story.workload import Pod
 
 
 @scenario("DP-01", "DP-03", counterpart_of=("e2e_node/device-plugin-health",))
@@ -187,14 +189,86 @@ async def test_a_change_in_a_device_plugins_list_creates_a_pod_event(node: Node)
         pod.has_event(gpu, Health.UNHEALTHY, before)
 
 
-@scenario("DP-05")
-async def test_a_device_shows_unknown_after_an_empty_list(node: Node) -> None:
-    _, pod, gpu = await node.pod_with_a_plugin_gpu()
+@scenario("DP-10")
+async def test_the_status_shows_a_lost_device_without_a_resync(node: Node) -> None:
+    plugin, pod, gpu = await node.pod_with_a_plugin_gpu()
     await gpu.becomes(Health.UNHEALTHY)
     await pod.shows(gpu, Health.UNHEALTHY)
     await gpu.is_removed()
-    with node.judging("DP-05", "it shows as Unknown"):
+    with node.judging("DP-10", "a device shows as Unknown after an empty list"):
+        await pod.shows(gpu, Health.UNKNOWN)
+    await gpu.is_restored()
+    await pod.shows(gpu, Health.UNHEALTHY)
+    await plugin.stops()
+    with node.judging("DP-10", "the devices of a plugin show as Unknown after it disconnected"):
+        await pod.shows(gpu, Health.UNKNOWN)
+
+
+@scenario("DP-11")
+async def test_with_two_plugins_of_a_resource_the_newest_one_counts(node: Node) -> None:
+    older, driver = await node.device_plugin(devices=3, preferred=("gpu-0",)), await node.driver()
+    gpu, fence = older.gpus[0], driver.gpus[0]
+    pod = await node.running_pod(older.request(), (await node.claim(driver))["gpu"])
+    newer = await node.device_plugin(devices=3, resource=older.resource, instance="newer")
+    await newer.gpu(gpu.name).becomes(Health.UNHEALTHY)
+    with node.judging("DP-11", "the status follows the list of the newest plugin"):
+        await pod.shows(gpu, Health.UNHEALTHY)
+    [other] = await (await node.running_pod(newer.request())).devices_of(older)
+    state = await newer.control.state()
+    with node.judging("DP-11", "the newest plugin allocates"):
+        node.check(state.allocated == ((other.name,),), f"the newest plugin has allocated {other}", state)
+    await other.becomes(Health.UNHEALTHY)
+    await _syncs(node, pod, fence, "after a list of the older plugin")
+    with node.judging("DP-11", "a list of the older plugin changes nothing"):
+        pod.still_shows(gpu, Health.UNHEALTHY)
+    await newer.stops()
+    with node.judging("DP-11", "the older plugin counts after the newest one has stopped"):
+        await pod.shows(gpu, Health.HEALTHY)
+    await newer.is_silenced()
+    await newer.starts()
+    await older.stops()
+    await _syncs(node, pod, fence, "after the end of the older plugin")
+    with node.judging("DP-11", "the end of the older plugin changes nothing"):
+        pod.still_shows(gpu, Health.HEALTHY)
+    await newer.resumes()
+    with node.judging("DP-11", "the status follows the list of the newest plugin"):
+        await pod.shows(gpu, Health.UNHEALTHY)
+
+
+@scenario("DP-04", "DP-07")
+async def test_devices_show_unknown_after_their_list_ended_without_an_error(node: Node) -> None:
+    plugin, pod, gpu = await node.pod_with_a_plugin_gpu()
+    await gpu.becomes(Health.UNHEALTHY)
+    await pod.shows(gpu, Health.UNHEALTHY)
+    await plugin.list_ends()
+    with node.judging("DP-04", "they show as Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, within="resync")
+    await plugin.registers_again()
+    with node.judging("DP-07", "the plugin is watched again"):
+        await pod.shows(gpu, Health.UNHEALTHY)
+        await gpu.becomes(Health.HEALTHY)
+        await pod.shows(gpu, Health.HEALTHY)
+
+
+@scenario("DP-12", needs=("stop-kubelet", "control-without-kubelet"))
+async def test_a_pod_does_not_run_without_its_devices_after_a_kubelet_restart(node: Node) -> None:
+    plugin = await node.device_plugin(devices=2)
+    first = await node.running_pod(plugin.request())  # the scheduler now knows the resource
+    await first.is_deleted()
+    await first.is_gone()
+    await node.kubelet_stops()
+    await plugin.stops()
+    pod = await node.pod(plugin.request())
+    await pod.is_scheduled()
+    await node.kubelet_starts()
+    await node.kubelet_catches_up()
+    with node.judging("DP-12", "the pod does not run while its device plugin is absent"):
+        node.check(not pod.has_run(), "no container of the pod has run", pod)
+    await pod.is_deleted(grace=0)  # a kubelet takes 10 s to delete a pod that it has rejected
+    await plugin.starts()
+    later = await node.running_pod(plugin.request())
+    with node.judging("DP-12", "a pod runs with its device after the plugin has registered"):
+        await later.has_devices(1)
 
 
 @scenario("TERM-02")
@@ -246,3 +320,10 @@ async def test_init_containers_and_sidecars_show_their_device_plugin_devices(nod
         await pod["first"].shows(first, Health.UNHEALTHY)
     with node.judging("INIT-02", "the sidecar shows it"):
         await pod["side"].shows(side, Health.UNHEALTHY)
+
+
+async def _syncs(node: Node, pod: Pod, fence: Gpu, message: str) -> None:
+    """Wait until the pod shows a change of its claimed device, so that it was synced after all that is before."""
+    await node.kubelet_catches_up()
+    await fence.becomes(Health.UNHEALTHY, message=message)
+    await pod.shows(fence, Health.UNHEALTHY, message=message)

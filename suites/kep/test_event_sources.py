@@ -45,6 +45,20 @@ async def test_each_of_several_devices_that_change_together_creates_an_event(nod
 
 
 @scenario("EVENT-01")
+async def test_a_pod_that_starts_with_an_unhealthy_device_gets_an_event(node: Node) -> None:
+    driver = await node.driver(devices=2, heartbeat=0)
+    earlier = await node.running_pod((await node.claim(driver))["gpu"])
+    [known] = await earlier.gpus()
+    await driver.control.report([gpu.reading(Health.UNHEALTHY, "of both devices", timeout=600) for gpu in driver.gpus])
+    await earlier.shows(known, Health.UNHEALTHY, message="of both devices")
+    pod = await node.running_pod((await node.claim(driver))["gpu"])
+    [gpu] = await pod.gpus()
+    await pod.shows(gpu, Health.UNHEALTHY, message="of both devices")
+    with node.judging("EVENT-01", "an event reports that it is unhealthy"):
+        _reports_once(node, await _events(node, pod), (), gpu, Health.UNHEALTHY)
+
+
+@scenario("EVENT-01")
 async def test_a_device_of_a_sidecar_creates_an_event(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]

@@ -36,20 +36,25 @@ async def test_each_device_has_its_own_timeout(node: Node) -> None:
 
 @scenario("TIMEOUT-03")
 async def test_a_device_without_a_timeout_expires_after_thirty_seconds(node: Node) -> None:
-    driver = await node.driver(devices=2, heartbeat=0)
-    silent, other = driver.gpus
-    pod = await node.running_pod((await node.claim(driver, gpu=2))["gpu"])
+    driver = await node.driver(devices=3, heartbeat=0)
+    silent, negative, other = driver.gpus
+    pod = await node.running_pod((await node.claim(driver, gpu=3))["gpu"])
     await other.becomes(Health.HEALTHY, timeout=3600)
     await silent.becomes(Health.UNHEALTHY, message="the last report")
+    await driver.control.report([negative.reading(Health.UNHEALTHY, "with a negative timeout", timeout=-1)])
     await pod.shows(silent, Health.UNHEALTHY, message="the last report")
+    await pod.shows(negative, Health.UNHEALTHY, message="with a negative timeout")
     await node.advance_time(22)
     await driver.control.report([other.reading(Health.UNHEALTHY, "a report of the other device", timeout=3600)])
     await pod.shows(other, Health.UNHEALTHY)
     pod.still_shows(silent, Health.UNHEALTHY)
+    with node.judging("TIMEOUT-03", "a negative timeout counts as no timeout"):
+        pod.still_shows(negative, Health.UNHEALTHY)
     await node.advance_time(8.1)
     await driver.control.report([other.reading(Health.HEALTHY, "a later report", timeout=3600)])
     await pod.shows(other, Health.HEALTHY)
     pod.still_shows(silent, Health.UNKNOWN)
+    pod.still_shows(negative, Health.UNKNOWN)
 
 
 @scenario("TIMEOUT-04", "TIMEOUT-01")

@@ -1,7 +1,7 @@
 """KEP-4680, ResourceStatus and ResourceHealth: statuses that the API server must refuse from any client."""
 
 from drahealth.fakes.cluster.api import PODS, ApiError, Object
-from drahealth.proto.values import Health
+from drahealth.proto.values import MESSAGE_LIMIT, Health
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
 
@@ -19,6 +19,7 @@ async def test_the_api_server_refuses_entries_that_break_a_rule(node: Node) -> N
         "a resource that the container does not request": _entry("example.com/gpu", healthy),
         "a health that is none of the three": _entry(None, {**healthy, "health": "Degraded"}),
         "a device twice": _entry(None, healthy, healthy),
+        "a message over 1024 bytes": _entry(None, {**healthy, "message": "m" * (MESSAGE_LIMIT + 1)}),
     }
     for what, entry in wrong.items():
         with node.judging("API-01", f"an entry with {what} is refused"):

@@ -91,6 +91,28 @@ class DevicePlugin:
         self.node.log(f"device plugin {self} stops")
         await self.control.stop()
 
+    async def registers_again(self) -> None:
+        """Register the running plugin again, and wait until the kubelet has registered it."""
+        self.node.log(f"device plugin {self} registers again")
+        before = self._registrations()
+        await self.control.register()
+        await self._is_registered_again(before)
+
+    async def list_ends(self) -> None:
+        """End its ListAndWatch streams without an error. It keeps running."""
+        self.node.log(f"the list of device plugin {self} ends")
+        await self.control.end_lists()
+
+    async def is_silenced(self) -> None:
+        """Silence the plugin: it keeps running, and sends no lists, also none on a new stream."""
+        self.node.log(f"device plugin {self} is silenced")
+        await self.control.hold_lists()
+
+    async def resumes(self) -> None:
+        """End the silence: send the current list, and lists after further changes."""
+        self.node.log(f"device plugin {self} sends lists again")
+        await self.control.release_lists()
+
     async def crashes(self) -> None:
         """Kill the plugin. Its socket files remain."""
         self.node.log(f"device plugin {self} crashes")

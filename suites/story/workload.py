@@ -1,9 +1,10 @@
 """The pods of a scenario. A client watches their status."""
 
+import asyncio
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from itertools import count
 from typing import Protocol
 
@@ -63,6 +64,20 @@ class Pod:
     async def is_running(self) -> None:
         """Wait until the pod is Running, and every container runs."""
         await self.node.until(self._runs, "start", f"pod {self.name} is Running, and every container runs", self)
+
+    async def is_scheduled(self) -> None:
+        """Wait until the pod has a node. A kubelet need not run."""
+        api, scheduled = self.node.target.api, False
+        with suppress(TimeoutError):
+            async with (
+                asyncio.timeout(self.node.target.windows["start"]),
+                aclosing(api.watch(PODS, self.node.namespace)) as changes,
+            ):
+                async for change in changes:
+                    pod = change.object
+                    if scheduled := pod["metadata"]["uid"] == self.uid and bool(pod["spec"].get("nodeName")):
+                        break
+        self.node.check(scheduled, f"pod {self.name} has a node", "no node")
 
     async def is_in_back_off(self) -> None:
         """Wait until every container is in CrashLoopBackOff."""
@@ -207,10 +222,10 @@ class Pod:
         """Wait until the API server has no such pod."""
         await self.node.until(lambda: self.status is None, "start", f"pod {self.name} is deleted", self)
 
-    async def is_deleted(self) -> None:
-        """Delete the pod. Do not wait for its end."""
+    async def is_deleted(self, grace: int | None = None) -> None:
+        """Delete the pod, with this grace period in seconds if given. Do not wait for its end."""
         self.node.log(f"pod {self.name} is deleted")
-        await self.node.target.api.delete(PODS, self.name, self.node.namespace)
+        await self.node.target.api.delete(PODS, self.name, self.node.namespace, grace)
 
     async def gets_ephemeral_container(self, name: str) -> None:
         """Add an ephemeral container, as `kubectl debug` does."""

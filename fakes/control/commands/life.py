@@ -63,6 +63,11 @@ class Upgrade(Command[None]):
             raise ValueError(f"overlap must be a finite number of seconds, 0 or more, got {self.overlap:g}")
 
 
+@command("register", DEVICE_PLUGIN, ctl="", step="")
+class Register(Command[None]):
+    """Register again without a restart. The command fails for a device plugin that does not run."""
+
+
 @command("unregister", DRIVER, step="life unregister", undo=lambda done: Start())
 class Unregister(Command[None]):
     """Remove the registration socket. The driver keeps running; `start` creates the socket again."""
@@ -105,3 +110,4 @@ class DevicePluginLife(Life):
     """The methods of device plugins."""
 
     restart = Method(RestartDevicePlugin)
+    register = Method(Register)

@@ -28,9 +28,27 @@ class Restore(Command[None]):
     device: Devices = argument(DEVICE, Kind.DEVICES)
 
 
+@command("end_lists", DEVICE_PLUGIN, ctl="", step="")
+class EndLists(Command[None]):
+    """End every open ListAndWatch stream without an error. The device plugin keeps running."""
+
+
+@command("hold_lists", DEVICE_PLUGIN, ctl="", step="")
+class HoldLists(Command[None]):
+    """Send no lists, also no first list on a new stream, until `release_lists`."""
+
+
+@command("release_lists", DEVICE_PLUGIN, ctl="", step="")
+class ReleaseLists(Command[None]):
+    """Send the current list, and lists after further changes."""
+
+
 class ListedDevices(DeviceControl):
     """The methods of device plugins."""
 
     set_health = Method(SetListedHealth)
     remove = Method(Remove)
     restore = Method(Restore)
+    end_lists = Method(EndLists)
+    hold_lists = Method(HoldLists)
+    release_lists = Method(ReleaseLists)

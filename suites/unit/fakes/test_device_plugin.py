@@ -120,6 +120,56 @@ async def test_it_serves_and_registers_again_when_its_socket_was_removed(rig: Ri
     assert (rig.root / SOCKET).is_socket()
 
 
+async def test_it_registers_again_without_a_restart(rig: Rig, plugin: PluginControl) -> None:
+    kubelet = Kubelet(rig)
+    await kubelet.socket.start()
+    await plugin.start()
+    await kubelet.is_asked()
+    async with lists(rig) as following:
+        await following()
+        await plugin.register()
+        await kubelet.is_asked()
+        await plugin.set_health("gpu-0", "Unhealthy")
+        assert await following() == {"gpu-0": "Unhealthy", "gpu-1": "Healthy"}
+
+
+async def test_in_the_registry_directory_it_registers_again_with_a_new_socket(rig: Rig) -> None:
+    plugin = FakeDevicePlugin(options(rig, registration="plugins_registry"))
+    rig.on_close(plugin.stop)
+    await plugin.start()
+    before = (rig.root / "registry/example.com_gpu.sock").stat()
+    await plugin.register()
+    after = (rig.root / "registry/example.com_gpu.sock").stat()
+    info = await rig.call(GET_INFO, "registry/example.com_gpu.sock")
+    assert (info.name, after.st_mtime_ns > before.st_mtime_ns) == (RESOURCE, True)
+
+
+async def test_a_plugin_that_does_not_run_cannot_register_again(plugin: PluginControl) -> None:
+    with pytest.raises((ValueError, ControlFailed), match="does not run"):
+        await plugin.register()
+
+
+async def test_its_lists_end_without_an_error(rig: Rig, plugin: PluginControl) -> None:
+    await plugin.start()
+    async with lists(rig) as following:
+        await following()
+        await plugin.end_lists()
+        with pytest.raises(StopAsyncIteration):
+            await following()
+    assert (await plugin.state()).running
+
+
+async def test_held_lists_are_sent_at_their_release(rig: Rig, plugin: PluginControl) -> None:
+    await plugin.start()
+    await plugin.hold_lists()
+    async with lists(rig) as following:
+        await until(lambda: bool(rig.happened(StreamOpened)))
+        await plugin.set_health("gpu-0", "Unhealthy")
+        await plugin.set_health("gpu-1", "Unhealthy")
+        await plugin.release_lists()
+        assert await following() == {"gpu-0": "Unhealthy", "gpu-1": "Unhealthy"}
+
+
 async def test_allocation_of_an_unknown_device_fails(rig: Rig, plugin: PluginControl) -> None:
     await plugin.start()
     with pytest.raises(grpc.aio.AioRpcError) as failed:

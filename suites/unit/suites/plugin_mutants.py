@@ -9,6 +9,7 @@ from drahealth.manager.device_plugin import DevicePlugin
 from drahealth.manager.device_plugins import DevicePluginManager, Entries
 from drahealth.manager.dra import Notify
 from drahealth.manager.gates import Gates
+from drahealth.manager.resources import Resources
 from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.values import Health, PodClaims, ResourceHealth
 
@@ -96,6 +97,14 @@ class ReadsOneList(DevicePluginManager):
         if plugin not in self._read:
             self._read.add(plugin)
             super()._listed(plugin, devices)
+
+
+class ForgetsAbsentPlugins(DevicePluginManager):
+    """After a restart it knows no resource whose plugin has not registered again."""
+
+    def load(self) -> None:
+        super().load()
+        self._resources = Resources(self.profile)
 
 
 class StaysOff(DevicePluginManager):

@@ -277,6 +277,9 @@ DP_RESTARTED = device_plugins.test_after_a_kubelet_restart_devices_show_unknown_
 DP_BOTH = device_plugins.test_a_container_with_a_claim_and_an_extended_resource_shows_both
 DP_ONE_ID = device_plugins.test_devices_of_two_resources_with_the_same_id_keep_their_own_health
 DP_TERMINATED = device_plugins.test_a_terminated_pod_keeps_the_health_of_its_device_plugin_device
+DP_LOST = device_plugins.test_the_status_shows_a_lost_device_without_a_resync
+DP_TWO = device_plugins.test_with_two_plugins_of_a_resource_the_newest_one_counts
+DP_WITHOUT = device_plugins.test_a_pod_does_not_run_without_its_devices_after_a_kubelet_restart
 
 CASES = [
     Case("DP-01", DP_UNHEALTHY, device_plugins=plugin_mutants.TellsNobody, resync=NOT_DUE),
@@ -289,6 +292,10 @@ CASES = [
     Case("DP-07", DP_STOPPED, device_plugins=plugin_mutants.ListensOnce),
     Case("DP-08", DP_BOTH, device_plugins=plugin_mutants.OneOrTheOther),
     Case("DP-09", DP_ONE_ID, profile=replace(KEP, owner_by_resource=False)),
+    Case("DP-10", DP_LOST, profile=replace(KEP, tells_of_lost_devices=False), resync=NOT_DUE),
+    Case("DP-11", DP_TWO, profile=replace(KEP, resource_plugins="all")),
+    Case("DP-11", DP_TWO, profile=replace(KEP, resource_plugins="one")),
+    Case("DP-12", DP_WITHOUT, device_plugins=plugin_mutants.ForgetsAbsentPlugins),
     Case("TERM-02", DP_TERMINATED, device_plugins=plugin_mutants.DropsAtTheEnd),
     Case("CRASH-01", CRASH_LOOP, mutants.IgnoresWaiting),
     Case("CRASH-01", CRASH_LOOP, mutants.NeverNotifies, resync=NOT_DUE),
