@@ -19,7 +19,11 @@ RESOURCE = {"resourceID": "driver/pool/gpu-0", "health": "Unhealthy", "message":
 FIELD = [{"name": "claim:gpu", "resources": [RESOURCE]}]
 WITHOUT_MESSAGE = [{"name": "claim:gpu", "resources": [{"resourceID": "driver/pool/gpu-0", "health": "Unhealthy"}]}]
 CONTAINER: Object = {"name": "main", "resources": {"claims": [{"name": "gpu"}]}}
-POD: Object = {"metadata": {"name": "train", "namespace": "default"}, "spec": {"containers": [CONTAINER]}}
+CLAIMS: list[Object] = [{"name": "gpu", "resourceClaimName": "gpu"}]
+POD: Object = {
+    "metadata": {"name": "train", "namespace": "default"},
+    "spec": {"containers": [CONTAINER], "resourceClaims": CLAIMS},
+}
 
 
 async def write(server: ApiServer, field: list[Object]) -> Object:
@@ -180,8 +184,7 @@ async def test_a_gate_is_read_at_the_start_of_a_watch() -> None:
 @pytest.mark.parametrize(("gates", "shown"), [(ON, FIELD), (MESSAGE_OFF, WITHOUT_MESSAGE), (OFF, None)])
 async def test_gates_apply_to_the_pods_own_field(gates: dict[str, bool], shown: list[Object] | None) -> None:
     server = ApiServer(gates=gates)
-    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
-    await server.create(PODS, {**POD, "spec": {**POD["spec"], "resourceClaims": claims}})
+    await server.create(PODS, POD)
     stored = await server.replace_status(PODS, {**POD, "status": {"allocatedResourcesStatus": FIELD}})
     assert stored["status"].get("allocatedResourcesStatus") == shown
 

@@ -131,7 +131,7 @@ async def test_a_resource_that_is_not_served_is_logged_once(
 
 
 async def test_probes_of_other_paths_are_not_logged(web: Web, caplog: pytest.LogCaptureFixture) -> None:
-    answers = [await web.call("GET", path) for path in ("/openapi/v3", "/apis/none/v1", "/api/v1/nodes/none")]
+    answers = [await web.call("GET", path) for path in ("/openapi/v4", "/apis/none/v1", "/api/v1/nodes/none")]
     assert [status for status, _ in answers] == [404, 404, 404]
     assert caplog.records == []
 

@@ -19,7 +19,8 @@ def test_the_scenarios_that_are_not_applicable_are_those_of_the_published_result
     release = about.rpartition(" Kubernetes ")[2] if " Kubernetes " in about else None
     missing = Options.make({"target": target.name, "kubernetes": release}).missing
     published = {name for name, (outcome, *_) in RESULTS[about].items() if outcome == "not applicable"}
-    assert {scenario.name for scenario in scenarios() if scenario.why_not(None, missing)} == published
+    played = [scenario for scenario in scenarios() if scenario.name in RESULTS[about]]
+    assert {scenario.name for scenario in played if scenario.why_not(None, missing)} == published
 
 
 @pytest.mark.parametrize("target", ["kubelet", "kind"])
