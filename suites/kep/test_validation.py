@@ -44,6 +44,8 @@ def _entry(name: str | None, *resources: Object) -> Object:
 
 async def _is_refused(node: Node, pod: Object, field: str, entry: Object) -> None:
     """Write the status with this entry in a container status, or in the pod's own field."""
+    # Without resourceVersion: a write of the kubelet meanwhile is no conflict.
+    metadata = {key: value for key, value in pod["metadata"].items() if key != "resourceVersion"}
     status = pod["status"]
     first = status["containerStatuses"][0]
     named = {"name": first["allocatedResourcesStatus"][0]["name"], **entry}
@@ -55,7 +57,7 @@ async def _is_refused(node: Node, pod: Object, field: str, entry: Object) -> Non
     else:
         changed = {"allocatedResourcesStatus": [named]}
     try:
-        await node.target.api.replace_status(PODS, {**pod, "status": {**status, **changed}})
+        await node.target.api.replace_status(PODS, {**pod, "metadata": metadata, "status": {**status, **changed}})
         answer = "it was accepted"
     except ApiError as error:
         answer = str(error)
