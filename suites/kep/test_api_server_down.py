@@ -19,7 +19,7 @@ async def test_a_health_change_while_the_api_server_is_down_shows_when_it_is_bac
     await pod.shows(gpu, Health.UNHEALTHY, message="Unhealthy while the API server was down", within="restart")
 
 
-@scenario("EVENT-01", needs=("stop-api-server", "control-without-api-server"))
+@scenario("EVENT-01", "TIMEOUT-01", needs=("stop-api-server", "control-without-api-server"))
 async def test_a_change_that_the_final_status_shows_first_creates_an_event(node: Node) -> None:
     driver = await node.driver()
     gpu, claim = driver.gpus[0], await node.claim(driver)

@@ -49,7 +49,8 @@ async def test_a_pod_that_starts_with_an_unhealthy_device_gets_an_event(node: No
     driver = await node.driver(devices=2, heartbeat=0)
     earlier = await node.running_pod((await node.claim(driver))["gpu"])
     [known] = await earlier.gpus()
-    await driver.control.report([gpu.reading(Health.UNHEALTHY, "of both devices", timeout=600) for gpu in driver.gpus])
+    for each in driver.gpus:
+        await each.becomes(Health.UNHEALTHY, message="of both devices", timeout=600)
     await earlier.shows(known, Health.UNHEALTHY, message="of both devices")
     pod = await node.running_pod((await node.claim(driver))["gpu"])
     [gpu] = await pod.gpus()

@@ -41,8 +41,8 @@ async def test_a_device_without_a_timeout_expires_after_thirty_seconds(node: Nod
     pod = await node.running_pod((await node.claim(driver, gpu=3))["gpu"])
     await other.becomes(Health.HEALTHY, timeout=3600)
     await silent.becomes(Health.UNHEALTHY, message="the last report")
+    await pod.shows(silent, Health.UNHEALTHY, message="the last report")  # now the stream is open
     await driver.control.report([negative.reading(Health.UNHEALTHY, "with a negative timeout", timeout=-1)])
-    await pod.shows(silent, Health.UNHEALTHY, message="the last report")
     await pod.shows(negative, Health.UNHEALTHY, message="with a negative timeout")
     await node.advance_time(22)
     await driver.control.report([other.reading(Health.UNHEALTHY, "a report of the other device", timeout=3600)])

@@ -326,6 +326,6 @@ async def test_it_ends_while_the_api_server_is_away_and_says_what_stays(
 async def test_a_socket_that_nobody_serves_any_more_is_no_hindrance(rig: Rig) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(rig.socket))
-    assert (await rig.ctl("status")).err.startswith(f"drahealth: no process serves {rig.socket}; start drivers")
+    assert (await rig.ctl("status")).code == 3
     await rig.serve()
     assert await until(lambda: rig.socket.is_socket())
