@@ -126,7 +126,7 @@ def test_exec_is_refused_with_the_reason(state: Path) -> None:
 def test_the_recipe_of_the_page_moves_a_pod_to_another_device(state: Path, tmp_path: Path) -> None:
     drahealth("kubectl", "delete", "pod/job", "resourceclaim/gpu", "--timeout=240s")
     drahealth("ctl", "reset")
-    assert commands_of(PAGE, "## Recipe", tmp_path).split()[-1] == "gpu.example.com/gpu=gpu-1"
+    assert "gpu.example.com/gpu=gpu-1" in commands_of(PAGE, "## Recipe", tmp_path).split()  # the old Pod may still end
 
 
 def commands_of(page: Path, title: str, folder: Path) -> str:

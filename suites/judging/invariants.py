@@ -23,6 +23,9 @@ Device = tuple[str, str, str]
 OVERLAP = 0.5
 """Seconds by which a driver may notice the end of a stream late."""
 
+ARRIVAL = 1.0
+"""Seconds after which a report that was sent counts as received, unless a pod has shown it before."""
+
 _NEVER = float("-inf")
 
 _WHOLE = MESSAGE_LIMIT - 24
@@ -61,7 +64,8 @@ def unreported(records: Sequence[Record], devices: Mapping[str, Device]) -> Iter
     """Healths and messages that a pod showed and no driver reported, and Unknown without a cause."""
     reported: dict[Device, set[tuple[Health, str]]] = {}
     shown: dict[tuple[str, Device], float] = {}  # time of the last report before the last known health
-    before: dict[str, Mapping[Device, float]] = {}  # by pod: time of the last report of each device before the pod
+    arrived: dict[Device, float] = {}  # time of the last report that a pod has shown: the kubelet has received it
+    before: dict[str, Mapping[Device, float]] = {}  # by pod: time of the last report that arrived before the pod
     causes = _Causes(without_cause(records))
     for record in records:
         causes.take(record)
@@ -71,17 +75,17 @@ def unreported(records: Sequence[Record], devices: Mapping[str, Device]) -> Iter
                     device = (report.driver, health.pool, health.device)
                     reported.setdefault(device, set()).add((health.health, _cut(health.message)))
             case StatusSeen() as status:
-                reports_before = before.setdefault(status.uid, causes.last_reports())
+                arrived_before = before.setdefault(status.uid, {**causes.reports_until(record.at - ARRIVAL), **arrived})
                 for name, resource in _resources(status):
                     device = devices.get(name, ("", "", name))
                     key = (status.uid, device)
                     if resource.health is not Health.UNKNOWN:
-                        shown[key] = causes.last_report(device)
+                        shown[key] = arrived[device] = causes.last_report(device)
                     is_reported = (resource.health, _cut(resource.message)) in reported.get(device, ())
                     if causes.drops_messages and not resource.message:
                         is_reported |= any(health is resource.health for health, _ in reported.get(device, ()))
                     unknown = resource.health is Health.UNKNOWN and not resource.message and device[0]
-                    since = shown.get(key, reports_before.get(device))
+                    since = shown.get(key, arrived_before.get(device))
                     if not is_reported and not (unknown and (since is None or causes.since(since, device, record.at))):
                         yield f"pod {status.pod} showed {resource}, and no driver reported it"
 
@@ -129,9 +133,9 @@ class _Causes:
         """Whether messages may be missing now."""
         return self._drops_messages
 
-    def last_reports(self) -> Mapping[Device, float]:
-        """The time of the last report of each device."""
-        return dict(self._reports)
+    def reports_until(self, time: float) -> Mapping[Device, float]:
+        """The time of the last report of each device that was not reported after this time."""
+        return {device: at for device, at in self._reports.items() if at <= time}
 
     def last_report(self, device: Device) -> float:
         """The time of the last report of the device."""

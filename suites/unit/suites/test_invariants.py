@@ -1,6 +1,7 @@
 """The invariants find violations in bad histories, and none in good ones."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -155,8 +156,14 @@ def test_unknown_of_a_device_that_was_not_reported_before_its_pod_needs_no_cause
 
 
 def test_unknown_of_a_device_that_was_reported_before_its_pod_needs_a_cause() -> None:
-    assert len(unreported(opened(), report(), pod(), status(UNKNOWN))) == 1
-    assert unreported(opened(), report(), pod(), closed(), status(UNKNOWN)) == []
+    assert len(unreported(opened(), report(), 1.1, pod(), status(UNKNOWN))) == 1
+    assert unreported(opened(), report(), 1.1, pod(), closed(), status(UNKNOWN)) == []
+
+
+def test_a_report_on_its_way_may_arrive_after_the_start_of_a_pod_unless_another_pod_shows_it() -> None:
+    earlier = replace(status(), uid="uid-of-pod-0", pod="pod-0")
+    assert unreported(opened(), report(), pod(), status(UNKNOWN), status()) == []
+    assert len(unreported(opened(), report(), earlier, pod(), status(UNKNOWN))) == 1
 
 
 def hung_up(why: str = CANCELLED, instance: str = "") -> StreamClosed:
