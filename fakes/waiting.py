@@ -1,15 +1,26 @@
 """Wait for the first of several events, or for a condition."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 
-async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
-    """Waits until one of them ends; cancels the others and ignores their errors."""
-    tasks = [asyncio.create_task(wait) for wait in waits]
+async def first_of(*waits: Awaitable[object]) -> None:
+    """Waits until one of them ends; cancels the others and ignores all errors."""
+    await _first_ended(waits)
+
+
+async def run_until_first(*parts: Awaitable[object]) -> None:
+    """Runs all until one of them ends; cancels the others. Raises the error of the one that ended."""
+    for task in await _first_ended(parts):
+        task.result()
+
+
+async def _first_ended(waits: tuple[Awaitable[object], ...]) -> "set[asyncio.Future[object]]":
+    """Those that ended first, usually one. All others are cancelled, and have ended."""
+    tasks: list[asyncio.Future[object]] = [asyncio.ensure_future(wait) for wait in waits]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return done
     finally:
         for task in tasks:
             task.cancel()

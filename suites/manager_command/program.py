@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 from drahealth.fakes.cluster.api import NODES, PODS, ApiError
 from drahealth.fakes.program.bearer_token import BearerToken, TokenFileError
 from drahealth.fakes.program.log_lines import log_to
+from drahealth.fakes.waiting import run_until_first
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import ManagerStarted, ManagerStopped, ManifestRejected
 from drahealth.suites.errors import ConfigurationError, HarnessError
@@ -94,15 +95,7 @@ class Program:
             self.node.wait(),
             stop.wait(),
         ]
-        tasks = [asyncio.create_task(part) for part in parts]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await run_until_first(*parts)
 
     async def _write_last_statuses(self) -> None:
         """Writes the statuses that the API server has at the end, because the watch can be late."""

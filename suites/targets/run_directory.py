@@ -97,9 +97,14 @@ def _is_dead(path: Path) -> bool:
     try:
         if path.name.startswith(_DRAFT):
             return time.time() - path.stat().st_mtime > _DRAFT_LASTS
-        lock = os.open(path / "lock", os.O_RDWR)
+        return is_unlocked(path)
     except OSError:
         return False
+
+
+def is_unlocked(folder: Path) -> bool:
+    """Whether the run of this folder has ended. Raises OSError if its lock cannot be opened."""
+    lock = os.open(folder / "lock", os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

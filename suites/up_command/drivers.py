@@ -12,10 +12,10 @@ from drahealth.fakes.program.json_lines import LineWriter
 from drahealth.fakes.serve.program import Program
 from drahealth.fakes.serve.running import settings_of
 from drahealth.fakes.serve.settings import Settings
+from drahealth.fakes.waiting import run_until_first
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import DriverEvent, DriverServed, to_json
 from drahealth.suites.story.manifests import device_class
-from drahealth.suites.up_command.first import first_of
 from drahealth.suites.up_command.folder import NodeFolder
 from drahealth.suites.up_command.nodes import UpNode
 
@@ -55,7 +55,7 @@ async def served(settings: Settings, log: Path) -> AsyncIterator["asyncio.Task[N
                 await _make_class(client, driver.name)
             task = asyncio.create_task(program.run(stop))
             try:
-                await first_of(asyncio.shield(task), _registered(program, ready))
+                await run_until_first(asyncio.shield(task), _registered(program, ready))
                 yield task
             finally:
                 stop.set()

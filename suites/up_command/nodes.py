@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from drahealth.fakes.program.atomic import replace_file
+from drahealth.fakes.waiting import run_until_first
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
-from drahealth.suites.up_command.first import first_of
 from drahealth.suites.up_command.folder import NodeFolder
 from drahealth.suites.up_command.state import NodeState
 
@@ -131,7 +131,7 @@ class ReferenceNode:
         self._task = asyncio.create_task(self._run())
 
     async def until_ready(self) -> None:
-        await first_of(self._started.wait(), self.wait())
+        await run_until_first(self._started.wait(), self.wait())
         text = self.drivers_kubeconfig.read_bytes()
         self.server = json.loads(text)["clusters"][0]["cluster"]["server"]
         replace_file(self._folder.kubeconfig, text)

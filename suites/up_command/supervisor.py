@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.waiting import run_until_first
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 from drahealth.suites.targets.api_servers.root_directory import port_in
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
-from drahealth.suites.up_command.first import first_of
 from drahealth.suites.up_command.folder import NodeFolder, unwritable
 from drahealth.suites.up_command.nodes import make_node
 from drahealth.suites.up_command.options import DEFAULT_INVENTORY, UpOptions
@@ -68,7 +68,7 @@ class Supervisor:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await first_of(stop.wait(), self._work())
+        await run_until_first(stop.wait(), self._work())
 
     async def _work(self) -> None:
         folder, options = self._folder, self._options
@@ -92,7 +92,7 @@ class Supervisor:
             write_state(folder.path, self._state)
             self._removes = self._always_removes
             self._report({"ready": {"drivers": [[each.name, each.devices[0]] for each in settings.drivers]}})
-            await first_of(asyncio.shield(drivers), node.wait())
+            await run_until_first(asyncio.shield(drivers), node.wait())
 
     def _fail(self, error: Exception) -> int:
         code = error.code if isinstance(error, CommandError) else 2 if isinstance(error, ConfigurationError) else 3

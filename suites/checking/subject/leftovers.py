@@ -5,9 +5,7 @@ without such a directory.
 """
 
 import asyncio
-import fcntl
 import hashlib
-import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +25,7 @@ from drahealth.fakes.cluster.api import (
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.suites.checking.subject.workload import RUN_LABEL
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.run_directory import is_unlocked
 
 GONE_LIMIT = 120.0
 """Seconds until a deleted object must be gone: a Pod has its grace, and a Namespace its objects."""
@@ -66,18 +65,11 @@ def is_left(label: str, base: Path) -> bool:
     if machine != _machine(base) or not name or "/" in name:
         return False
     try:
-        lock = os.open(base / name / "lock", os.O_RDWR)
+        return is_unlocked(base / name)
     except FileNotFoundError:
         return True
     except OSError:
         return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(lock)
-    return True
 
 
 async def until_gone(api: KubeClient, kind: Kind, obj: Object) -> None:
