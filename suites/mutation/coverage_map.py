@@ -33,9 +33,10 @@ class CoverageMap:
         """The scenarios to run for a change of these lines, the fastest first.
 
         A line outside of functions runs at import, and a line of the start of the target runs once for all scenarios:
-        then each scenario that uses the module counts.
+        then each scenario that uses the module counts. A module without functions has only lines of the import: then
+        all scenarios count.
         """
-        module = self.lines.get(path, {})
+        module = self.lines.get(path) or {"": [*self.seconds]}
         ran = {name for line in lines for name in module.get(str(line), [])}
         if at_import or _AT_START in ran:
             ran = {name for names in module.values() for name in names}

@@ -1,14 +1,16 @@
 """The operators: each makes one small change of a module, as an implementer could get it wrong. Pure.
 
-Left out by rule are annotations, decorators, docstrings and messages, and whatever only logs, observes, asserts or
-raises: such a change is no change of what a kubelet does.
+`left_out` says what has no changes by rule.
 """
 
 import ast
 import copy
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from drahealth.suites.mutation.left_out import children, is_left_out
 
 _SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Eq: ast.NotEq,
@@ -37,18 +39,13 @@ OPERATORS = {
     "connective": "`and` becomes `or`, and the other way round.",
     "condition": "The condition of an `if` or of a conditional expression is negated.",
     "negation": "`not x` becomes `x`.",
-    "constant": "True becomes False, and the other way round; an integer grows by one; another number grows tenfold.",
+    "constant": "True becomes False, and the other way round; an integer grows by one, another number tenfold.",
     "arithmetic": "+ and -, * and /, | and & are swapped.",
     "function": "`min` and `max`, `any` and `all` are swapped.",
     "statement": "A call or an assignment to an attribute or an item is left out.",
     "jump": "A `return` without a value, a `continue` or a `break` is left out.",
 }
 """The operators by name, each with its sentence."""
-
-_SILENT = ("log", "_observe", "observe", "_log_problem", "_log_exception", "_observe_report", "_observe_restored")
-"""Names of loggers, and of functions that only log or observe."""
-_FOR_LOGS = ("_complaint", "complaint", "_last_problem", "level", "wrong", "began")
-"""Names of what only a log or an event needs, such as the last reason that was logged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +62,14 @@ class Mutation:
     operator: str
     before: str
     after: str
+    number: int = 1
+    """Tells equal changes of one function apart."""
 
     @property
     def key(self) -> str:
         """What names it also after changes elsewhere in the module."""
-        return f"{self.path} {self.function}: {self.before} -> {self.after}"
+        number = "" if self.number == 1 else f" #{self.number}"
+        return f"{self.path} {self.function}: {self.before} -> {self.after}{number}"
 
     @property
     def trial_key(self) -> str:
@@ -98,11 +98,13 @@ class _Change:
 
 def mutations(path: str, source: str) -> list[Mutation]:
     """All changes of a module."""
-    found = []
+    found, numbers = [], Counter[tuple[str, str, str]]()
     for index, (function, change) in enumerate(_changes(ast.parse(source))):
         before, after = _text(change.node), _text(change.other)
         line = getattr(change.node, "lineno", 0)
-        found.append(Mutation(path, index, function, line, change.operator, before, after))
+        numbers[function, before, after] += 1
+        number = numbers[function, before, after]
+        found.append(Mutation(path, index, function, line, change.operator, before, after, number))
     return found
 
 
@@ -136,49 +138,16 @@ def _changes(tree: ast.Module) -> Iterator[tuple[str, _Change]]:
 
 
 def _mutable(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST]]:
-    if _is_left_out(node):
+    if is_left_out(node):
         return
     yield function, node
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         name = f"{function}.{node.name}".lstrip(".")
-        if node.name in ("__str__", "__repr__", *_SILENT):
-            return
         for statement in node.body:
             yield from _mutable(statement, name)
         return
-    for child in ast.iter_child_nodes(node):
-        if not (isinstance(node, ast.AnnAssign) and child is node.annotation):
-            yield from _mutable(child, function)
-
-
-def _is_left_out(node: ast.AST) -> bool:
-    match node:
-        case ast.AnnAssign(value=None) | ast.Assert() | ast.Raise() | ast.JoinedStr() | ast.Import() | ast.ImportFrom():
-            return True
-        case ast.Expr(value=ast.Constant()) | ast.arguments() | ast.Subscript(slice=ast.Constant(value=str())):
-            return True
-        case ast.Expr(value=ast.Call() as call):
-            return _is_silent(call)
-        case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
-            return _name_of(target) in _FOR_LOGS
-        case ast.Compare(left=left, comparators=[right]):
-            return bool({_name_of(left), _name_of(right)} & set(_FOR_LOGS))
-        case ast.If(test=test):
-            return "ignore" in {name.id for name in ast.walk(test) if isinstance(name, ast.Name)}
-    return False
-
-
-def _name_of(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-def _is_silent(call: ast.Call) -> bool:
-    name = call.func
-    while isinstance(name, ast.Attribute):
-        if name.attr in _SILENT:
-            return True
-        name = name.value
-    return isinstance(name, ast.Name) and name.id in _SILENT
+    for child in children(node):
+        yield from _mutable(child, function)
 
 
 def _of(node: ast.AST) -> Iterator[_Change]:
@@ -196,7 +165,7 @@ def _of(node: ast.AST) -> Iterator[_Change]:
         case ast.Constant(value=int() as value):
             yield _Change("constant", node, ast.Constant(value + 1))
         case ast.Constant(value=float() as value):
-            yield _Change("constant", node, ast.Constant(value * 10))
+            yield _Change("constant", node, ast.Constant(value * 10 or 1.0))
         case ast.Name(id=name, ctx=ast.Load()) if name in _NAMES:
             yield _Change("function", node, _with(node, id=_NAMES[name]))
         case ast.If(test=test) | ast.IfExp(test=test) if not isinstance(test, ast.Compare | ast.UnaryOp):

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from drahealth.suites.mutation.hand import HandMutant
+from drahealth.suites.mutation.left_out import RULES
 from drahealth.suites.mutation.operators import OPERATORS, Mutation
 from drahealth.suites.mutation.score import CAUGHT, INVALID, C, Score, summary
 
@@ -12,7 +13,8 @@ def page(hand: Score[HandMutant], automatic: Score[Mutation], about: str, names:
     """The documentation page. `about`: which automatic changes were tried; `names`: all requirements."""
     lines = [_HEADER, "## Outcomes\n", *_table(("outcome", "meaning", "counts as caught"), _OUTCOMES), ""]
     lines += ["## Changes that were written by hand\n", _HAND, f"{summary(hand)}.\n", *_by_part(hand), ""]
-    lines += ["## Automatic changes\n", _AUTOMATIC, f"Tried: {about}. {summary(automatic)}.\n"]
+    lines += ["## Automatic changes\n", _AUTOMATIC, *_table(("rule", "left out"), RULES.items()), ""]
+    lines += [f"Tried: {about}. {summary(automatic)}.\n"]
     lines += [*_by_operator(automatic), ""]
     lines += ["## By requirement\n", _BY_REQUIREMENT, *_by_requirement(hand, automatic, names)]
     lines += ["", "## Survivors\n", "Written by hand:\n", *_list(hand.survivors()), ""]
@@ -90,7 +92,7 @@ Each is one plausible error, chosen from the texts and not from the scenarios. T
 each with one sentence.
 """
 _AUTOMATIC = """\
-An operator makes one change. Changes of messages, and of what only logs, observes, asserts or raises, are left out.
+An operator makes one change. These rules say what has no changes:
 """
 _BY_REQUIREMENT = """\
 For each requirement: the number of changes whose first failing scenario reports this requirement as violated. A

@@ -23,6 +23,7 @@ def changes(source: str) -> list[tuple[str, str, str]]:
         ("x = True", ("constant", "True", "False")),
         ("x = 5", ("constant", "5", "6")),
         ("x = 0.5", ("constant", "0.5", "5.0")),
+        ("x = 0.0", ("constant", "0.0", "1.0")),
         ("x = min(a)", ("function", "min", "max")),
         ("if a: b", ("condition", "a", "not a")),
         ("self.x = a", ("statement", "self.x = a", "pass")),
@@ -83,3 +84,57 @@ def test_each_change_of_the_reference_compiles(path: str) -> None:
 def test_each_operator_changes_the_reference() -> None:
     found = {one.operator for path in changed_modules() for one in mutations(path, (ROOT / path).read_text())}
     assert found == OPERATORS.keys()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if a:\n    log.info('x')",
+        "if self._logs:\n    self._observe_call(f(1))\nelse:\n    log.info('y')",
+        "wrong.append(f(1))",
+        "GATHERING = 0.5",
+        "x = f(time.perf_counter() - y)",
+        "pause = min(pause * 2, b)",
+        "x = f(y, debounce=50)",
+        "def abandon(self):\n    f()",
+        "def turned(a):\n    f()",
+        "self._is_abandoned = a",
+    ],
+)
+def test_changes_that_a_rule_leaves_out_are_not_made(source: str) -> None:
+    assert changes(source) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (
+            "if self._profile.pod_level:\n    f(a < b)\nelse:\n    f(1)",
+            ["self._profile.pod_level", "f(a < b)", "a < b"],
+        ),
+        ("x = 1 if profile.watches == 'all' else 2", ["profile.watches == 'all'", "2"]),
+        ("x = self.profile.pod_level or f(1)", ["self.profile.pod_level or f(1)"]),
+        ("x = profile.pod_level and f(1)", ["profile.pod_level and f(1)", "1"]),
+        ("x = not profile.pod_level and f(1)", ["not profile.pod_level and f(1)", "not profile.pod_level"]),
+        ("x = profile.unheard_of and f(1)", ["profile.unheard_of and f(1)", "1"]),
+        ("if a or profile.pod_level:\n    x = 1\nelse:\n    x = 2", ["a or profile.pod_level", "1"]),
+    ],
+)
+def test_code_that_only_releases_run_is_left_out(source: str, expected: list[str]) -> None:
+    assert list(dict.fromkeys(before for _, before, _ in changes(source))) == expected
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if a == b:\n    log.info('x')\n    f(a)",
+        "if a == b:\n    raise A",
+        "if a == b:\n    x = f(a)",
+    ],
+)
+def test_a_condition_that_does_more_than_log_is_changed(source: str) -> None:
+    assert ("comparison", "a == b", "a != b") in changes(source)
+
+
+def test_equal_changes_of_a_function_have_names_of_their_own() -> None:
+    assert [one.key for one in mutations("m.py", "f(a)\nf(a)")] == ["m.py : f(a) -> pass", "m.py : f(a) -> pass #2"]
