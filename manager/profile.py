@@ -7,10 +7,12 @@ kubelets in docs/facts.md.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from drahealth.proto.health_apis import HealthApi, of_service
 from drahealth.proto.values import DeviceHealth, Health
+
+if TYPE_CHECKING:
+    from drahealth.proto.health_apis import HealthApi
 
 MEBIBYTE = 2**20
 
@@ -143,8 +145,10 @@ class Profile:
     """Seconds from the end of a health stream to the next attempt (W-23)."""
 
     @property
-    def called_apis(self) -> tuple[HealthApi, ...]:
+    def called_apis(self) -> tuple["HealthApi", ...]:
         """The methods of these health APIs."""
+        from drahealth.proto.health_apis import of_service  # it imports gRPC, which commands do not need at once
+
         return tuple(health_api for api in self.health_apis for health_api in of_service(api))
 
     def as_read(self, device: DeviceHealth) -> DeviceHealth:

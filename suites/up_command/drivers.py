@@ -12,7 +12,6 @@ from drahealth.fakes.program.json_lines import LineWriter
 from drahealth.fakes.serve.program import Program
 from drahealth.fakes.serve.running import settings_of
 from drahealth.fakes.serve.settings import Settings
-from drahealth.fakes.waiting import run_until_first
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import DriverEvent, DriverServed, to_json
 from drahealth.suites.story.manifests import device_class
@@ -33,12 +32,30 @@ def drivers_settings(folder: NodeFolder, node: UpNode, inventory: Path, timeline
     return settings_of(inventory, socket=folder.socket, kubeconfig=node.drivers_kubeconfig, given=given)
 
 
-@asynccontextmanager
-async def served(settings: Settings, log: Path) -> AsyncIterator["asyncio.Task[None]"]:
-    """Serves them until the end of the block, which begins when the kubelet has registered all of them.
+class ServedDrivers:
+    """The drivers and device plugins of a running program."""
 
-    Also makes a DeviceClass for each driver. The task ends only with an error. Raises CommandError.
-    """
+    def __init__(self, program: Program, ready: asyncio.Event, task: "asyncio.Task[None]") -> None:
+        self._program = program
+        self._ready = ready
+        self._task = task
+
+    async def wait(self) -> None:
+        """Waits until the program fails. Raises CommandError."""
+        await asyncio.shield(self._task)
+
+    async def until_registered(self) -> None:
+        """Returns when the kubelet has registered all of them."""
+        await self._ready.wait()
+        for driver in self._program.drivers:
+            await driver.wait_registered()
+        for plugin in self._program.plugins:
+            await plugin.wait_registered()
+
+
+@asynccontextmanager
+async def served(settings: Settings, log: Path) -> AsyncIterator[ServedDrivers]:
+    """Serves them until the end of the block. Also makes a DeviceClass for each driver."""
     client = await KubeClient.from_kubeconfig(str(settings.kubeconfig))
     try:
         news, ready, stop = News(), asyncio.Event(), asyncio.Event()
@@ -55,21 +72,12 @@ async def served(settings: Settings, log: Path) -> AsyncIterator["asyncio.Task[N
                 await _make_class(client, driver.name)
             task = asyncio.create_task(program.run(stop))
             try:
-                await run_until_first(asyncio.shield(task), _registered(program, ready))
-                yield task
+                yield ServedDrivers(program, ready, task)
             finally:
                 stop.set()
                 await asyncio.wait([task])
     finally:
         await client.close()
-
-
-async def _registered(program: Program, ready: asyncio.Event) -> None:
-    await ready.wait()
-    for driver in program.drivers:
-        await driver.wait_registered()
-    for plugin in program.plugins:
-        await plugin.wait_registered()
 
 
 async def _make_class(client: KubeClient, driver: str) -> None:

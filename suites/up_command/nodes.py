@@ -30,7 +30,10 @@ class UpNode(Protocol):
     device_plugins_dir: Path
 
     async def start(self) -> None:
-        """Starts all parts, without waiting. Raises HarnessError."""
+        """Starts the control plane, without waiting. Raises HarnessError."""
+
+    async def until_registered(self) -> None:
+        """Starts the kubelet, and returns when its Node object exists. Raises HarnessError."""
 
     async def until_ready(self) -> None:
         """Returns when the node is Ready and the kubeconfig for users is written. Raises HarnessError."""
@@ -87,6 +90,9 @@ class RealNode:
             stack.push_async_callback(self._cluster.stop)
             self._closing = stack.pop_all()
 
+    async def until_registered(self) -> None:
+        await self._cluster.until_registered()
+
     async def until_ready(self) -> None:
         from drahealth.suites.targets.kubelet.node.credentials import certificate_kubeconfig
 
@@ -130,8 +136,10 @@ class ReferenceNode:
     async def start(self) -> None:
         self._task = asyncio.create_task(self._run())
 
-    async def until_ready(self) -> None:
+    async def until_registered(self) -> None:
         await run_until_first(self._started.wait(), self.wait())
+
+    async def until_ready(self) -> None:
         text = self.drivers_kubeconfig.read_bytes()
         self.server = json.loads(text)["clusters"][0]["cluster"]["server"]
         replace_file(self._folder.kubeconfig, text)

@@ -86,13 +86,15 @@ class Supervisor:
             settings = drivers_settings(folder, node, options.inventory or folder.inventory, options.timeline)
             if options.inventory:
                 shutil.copyfile(options.inventory, folder.inventory)  # the next start uses it, too
-            await node.until_ready()
+            await node.until_registered()
             drivers = await stack.enter_async_context(served(settings, folder.logs / "driver.log"))
+            await run_until_first(drivers.wait(), node.until_ready())
+            await run_until_first(drivers.wait(), node.wait(), drivers.until_registered())
             self._state = self._state.at("ready", server=node.server)
             write_state(folder.path, self._state)
             self._removes = self._always_removes
             self._report({"ready": {"drivers": [[each.name, each.devices[0]] for each in settings.drivers]}})
-            await run_until_first(asyncio.shield(drivers), node.wait())
+            await run_until_first(drivers.wait(), node.wait())
 
     def _fail(self, error: Exception) -> int:
         code = error.code if isinstance(error, CommandError) else 2 if isinstance(error, ConfigurationError) else 3

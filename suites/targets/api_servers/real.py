@@ -92,7 +92,8 @@ class RealApiServer:
             control_plane, probe = self._started
             await control_plane.start_api_server(self._gates_by_name())
             self._is_down = False
-            await until(probe.ready_again, self._processes(), "the API server to be ready again", START_LIMIT)
+            await until(probe.serving, self._processes(), "the API server to be ready again", START_LIMIT)
+            await control_plane.start_clients()
 
     async def restart(self, gates: Gates) -> None:
         self._gates = gates
@@ -120,7 +121,8 @@ class RealApiServer:
         self._parts = control_plane, probe
         await control_plane.start(self._gates_by_name())
         await until(lambda: _ready(probe), self._processes(), "the API server to be ready", START_LIMIT)
-        authority = (layout.pki_dir / "apiserver.crt").read_text()
+        await control_plane.start_clients()
+        authority = layout.server_certificate.read_text()
         replace_file(self._path, json.dumps(static_kubeconfig(server, token, authority), indent=1).encode())
         self._client = await KubeClient.from_kubeconfig(self._path)
         stack.push_async_callback(self._client.close)

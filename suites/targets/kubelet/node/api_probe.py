@@ -1,8 +1,9 @@
 """Requests to the API server of one run, before there is a client."""
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import aiohttp
+if TYPE_CHECKING:
+    import aiohttp
 
 _SEEN_TO = "&".join(
     f"exclude=poststarthook/{hook}" for hook in ("rbac/bootstrap-roles", "scheduling/bootstrap-system-priority-classes")
@@ -13,20 +14,17 @@ class ApiProbe:
     """Uses the token of the administrator; `close` it at the end."""
 
     def __init__(self, server: str, token: str) -> None:
-        self._session = aiohttp.ClientSession(
-            base_url=server,
-            headers={"Authorization": f"Bearer {token}"},
-            connector=aiohttp.TCPConnector(ssl=False),  # the certificate is self-signed
-            timeout=aiohttp.ClientTimeout(total=5),
-        )
+        self._server = server
+        self._token = token
+        self._opened: aiohttp.ClientSession | None = None
 
     async def ready(self) -> bool:
         """Whether the API server reports that it is ready."""
         return await self._get("/readyz") is not None
 
-    async def ready_again(self) -> bool:
-        """The same for a restart with the same store: it checks the objects of its first start again a second later,
-        and does not wait for that."""
+    async def serving(self) -> bool:
+        """The same without two checks: a second after its start, each API server makes its first objects if they are
+        missing."""
         return await self._get(f"/readyz?{_SEEN_TO}") is not None
 
     async def node(self, name: str) -> dict[str, Any] | None:
@@ -43,14 +41,29 @@ class ApiProbe:
 
     async def close(self) -> None:
         """Closes the connections."""
-        await self._session.close()
+        if self._opened:
+            await self._opened.close()
 
     async def _get(self, path: str) -> dict[str, Any] | None:
+        import aiohttp  # takes 0.1 s, in which the API server starts
+
         try:
-            async with self._session.get(path) as answer:
+            async with self._session().get(path) as answer:
                 if answer.status != 200:
                     return None
                 text = answer.content_type != "application/json"
                 return {"text": await answer.text()} if text else cast("dict[str, Any]", await answer.json())
         except (TimeoutError, aiohttp.ClientError):
             return None
+
+    def _session(self) -> "aiohttp.ClientSession":
+        import aiohttp
+
+        if self._opened is None:
+            self._opened = aiohttp.ClientSession(
+                base_url=self._server,
+                headers={"Authorization": f"Bearer {self._token}"},
+                connector=aiohttp.TCPConnector(ssl=False),
+                timeout=aiohttp.ClientTimeout(total=5),
+            )
+        return self._opened

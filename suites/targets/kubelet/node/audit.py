@@ -3,9 +3,10 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from drahealth.proto.events import StatusWritten
+if TYPE_CHECKING:
+    from drahealth.proto.events import StatusWritten
 
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -38,7 +39,7 @@ class AuditLog:
         """Ignore all writes so far."""
         self._read = self._path.stat().st_size if self._path.exists() else 0
 
-    def status_writes(self) -> Iterator[StatusWritten]:
+    def status_writes(self) -> Iterator["StatusWritten"]:
         """The writes of Pod statuses since the last call."""
         if not self._path.exists():
             return
@@ -51,11 +52,13 @@ class AuditLog:
                 yield from status_write(json.loads(line))
 
 
-def status_write(entry: dict[str, Any]) -> Iterator[StatusWritten]:
+def status_write(entry: dict[str, Any]) -> Iterator["StatusWritten"]:
     """The write that an entry of the log describes, if a kubelet made it.
 
     Kubelets do not send unchanged statuses, so each accepted write counts as a change.
     """
+    from drahealth.proto.events import StatusWritten  # an API server can start before this is imported
+
     code = entry.get("responseStatus", {}).get("code", 0)
     if not entry["user"]["username"].startswith("system:node:") or (code >= 300 and code not in _INVALID):
         return

@@ -89,17 +89,25 @@ class LocalCluster:
         If a component fails, raises HarnessError with the most important line of its log, after it has stopped all.
         """
         await self.launch()
+        await self.until_registered()
         await self.until_ready()
 
     async def launch(self, start_runtime: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Starts all processes, without waiting until the node is Ready. Raises HarnessError as `start` does.
+        """Starts etcd and the API server, without waiting until it is ready. Raises HarnessError as `start` does.
 
-        `start_runtime` starts the container runtime while the control plane starts.
+        `start_runtime` starts the container runtime while the API server starts.
         """
         await self._or_stop(self._launch(start_runtime))
 
+    async def until_registered(self) -> None:
+        """Waits for the launched API server and starts its clients; returns when the kubelet has registered its node.
+
+        Clients that start earlier fail first, and wait before they try again. Raises HarnessError as `start` does.
+        """
+        await self._or_stop(self._until_registered())
+
     async def until_ready(self) -> None:
-        """Returns when the launched node is Ready. Raises HarnessError as `start` does."""
+        """Returns when the registered node is Ready. Raises HarnessError as `start` does."""
         await self._or_stop(self._until_ready())
 
     async def stop(self) -> None:
@@ -152,7 +160,8 @@ class LocalCluster:
         if self._api_server_is_stopped:
             await parts.control_plane.start_api_server(self.gates)
             self._api_server_is_stopped = False
-            await until(parts.probe.ready_again, parts.processes(), "the API server to be ready again", START_LIMIT)
+            await until(parts.probe.serving, parts.processes(), "the API server to be ready again", START_LIMIT)
+            await parts.control_plane.start_clients()
 
     @property
     def server(self) -> str:
@@ -188,12 +197,23 @@ class LocalCluster:
         await parts.control_plane.start(self.gates)
         if start_runtime:
             await start_runtime()
+
+    async def _until_registered(self) -> None:
+        parts = self._running()
+        await until(parts.probe.serving, parts.processes(), "the API server to answer", START_LIMIT)
         await self._start_kubelet(parts)
+        await parts.control_plane.start_client(credentials.SCHEDULER)
+
+        async def registered() -> bool:
+            return await parts.probe.node(self.node_name) is not None
+
+        await until(registered, parts.processes(), f"the node {self.node_name} to be registered", START_LIMIT)
 
     async def _until_ready(self) -> None:
         parts = self._running()
-        ready = parts.probe.ready_again if parts.again else parts.probe.ready
-        await until(ready, parts.processes(), "the API server to be ready", START_LIMIT)
+        if not parts.again:
+            await until(parts.probe.ready, parts.processes(), "the API server to be ready", START_LIMIT)
+        await parts.control_plane.start_clients()
         await self._until_node_is_ready(parts)
 
     async def _start_kubelet(self, parts: Parts) -> None:

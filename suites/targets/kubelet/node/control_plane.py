@@ -58,7 +58,7 @@ class ControlPlane:
         self._flags = flags
 
     async def start(self, gates: Mapping[str, bool]) -> None:
-        """Starts all processes, without waiting until the API server is ready."""
+        """Starts etcd and the API server, without waiting until it is ready."""
         await self._spawn(ETCD, self._binaries.etcd, etcd_flags(self._layout))
         if self._audit:
             self._layout.audit_policy.write_text(json.dumps(POLICY), encoding="utf-8")
@@ -69,26 +69,34 @@ class ControlPlane:
 
         Kills its clients too: their retries back off for long (C-02).
         """
-        names = (API_SERVER, *self._clients)
+        names = [name for name in self.processes if name != ETCD]
         await asyncio.gather(*(self.processes.pop(name).end() for name in names))
 
     async def start_api_server(self, gates: Mapping[str, bool]) -> None:
-        """Starts the stopped processes, the API server with these gates, without waiting until it is ready."""
+        """Starts the API server with these gates, without waiting until it is ready."""
         flags = [
             *api_server_flags(self._layout, self._port, gates),
             *self._flags,
             *(audit_flags(self._layout) if self._audit else ()),
         ]
         await self._spawn(API_SERVER, self._binaries.kube_apiserver, flags)
-        await self._start_clients()
 
-    async def _start_clients(self) -> None:
+    async def start_client(self, name: str) -> None:
+        """Starts a client, which is not running.
+
+        The API server must be ready, or nearly: a controller manager asks it only once a second, and ends after ten.
+        """
         programs = {
             credentials.SCHEDULER: self._binaries.kube_scheduler,
             credentials.CONTROLLER_MANAGER: self._binaries.kube_controller_manager,
         }
-        for name, flags in self._clients.items():
-            await self._spawn(name, programs[name], [*client_flags(self._layout, name), *flags])
+        await self._spawn(name, programs[name], [*client_flags(self._layout, name), *self._clients[name]])
+
+    async def start_clients(self) -> None:
+        """Starts all clients that do not run."""
+        for name in self._clients:
+            if name not in self.processes:
+                await self.start_client(name)
 
     async def _spawn(self, name: str, program: Path, flags: Sequence[str]) -> None:
         argv, env = [str(program), *flags], environment(self._layout)
@@ -121,7 +129,8 @@ def api_server_flags(layout: Layout, port: int, gates: Mapping[str, bool]) -> li
         "--bind-address=127.0.0.1",
         "--advertise-address=127.0.0.1",
         "--endpoint-reconciler-type=none",  # with a loopback address any other is refused
-        f"--cert-dir={layout.pki_dir}",
+        f"--tls-cert-file={layout.server_certificate}",
+        f"--tls-private-key-file={layout.server_key}",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={layout.service_account_key}",
         f"--service-account-signing-key-file={layout.service_account_key}",

@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.program.atomic import replace_file
-from drahealth.suites.targets.kubelet.node.client_certificates import ADMIN_USER, keep_client_certificates
+from drahealth.suites.targets.kubelet.node.certificates import (
+    ADMIN_USER,
+    keep_client_certificates,
+    keep_kubelet_certificate,
+    keep_server_certificate,
+)
 from drahealth.suites.targets.kubelet.node.layout import Layout
 
 ADMIN = "admin"
@@ -34,6 +39,8 @@ def write(layout: Layout, server: str, node_name: str) -> str:
         KUBELET: f"system:node:{node_name}",
     }
     keep_client_certificates(layout)
+    keep_server_certificate(layout)
+    keep_kubelet_certificate(layout, node_name)
     _keep(layout.service_account_key, lambda: signing_key(secrets.token_bytes(32)))
     _keep(layout.tokens, lambda: token_file((secrets.token_hex(16), user) for user in users.values()))
     tokens = dict(zip(users, _tokens(layout), strict=True))
@@ -44,6 +51,7 @@ def write(layout: Layout, server: str, node_name: str) -> str:
 
 def keep_admin(layout: Layout) -> str:
     """The token of an administrator, who is the only user; writes what is missing and keeps what is there."""
+    keep_server_certificate(layout)
     _keep(layout.service_account_key, lambda: signing_key(secrets.token_bytes(32)))
     _keep(layout.tokens, lambda: token_file([(secrets.token_hex(16), ADMIN_USER)]))
     return _tokens(layout)[0]
@@ -83,7 +91,7 @@ def token_file(users: Iterable[tuple[str, str]]) -> str:
 
 
 def kubeconfig(server: str, token: str) -> Mapping[str, Any]:
-    """A kubeconfig of one user, without the certificate of the server, which makes it when it starts."""
+    """A kubeconfig of one user, that does not check the certificate of the server."""
     return {
         "apiVersion": "v1",
         "kind": "Config",

@@ -56,6 +56,8 @@ def configuration(
         "kind": "KubeletConfiguration",
         "address": "127.0.0.1",
         "port": port,
+        "tlsCertFile": str(layout.kubelet_certificate[0]),
+        "tlsPrivateKeyFile": str(layout.kubelet_certificate[1]),
         "readOnlyPort": 0,
         "healthzPort": 0,
         "authentication": {

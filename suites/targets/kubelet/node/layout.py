@@ -39,7 +39,7 @@ class Layout:
 
     @property
     def pki_dir(self) -> Path:
-        """Keys, and the certificate that the API server makes."""
+        """Keys and certificates."""
         return self.root / "pki"
 
     @property
@@ -84,8 +84,18 @@ class Layout:
 
     @property
     def server_certificate(self) -> Path:
-        """The certificate that the API server makes for itself."""
+        """The certificate of the API server, with that of its authority."""
         return self.root / "pki" / "apiserver.crt"
+
+    @property
+    def server_key(self) -> Path:
+        """The key of the API server's certificate."""
+        return self.root / "pki" / "apiserver.key"
+
+    @property
+    def kubelet_certificate(self) -> tuple[Path, Path]:
+        """The certificate of the kubelet's server, and its key."""
+        return self.root / "pki" / "kubelet.crt", self.root / "pki" / "kubelet.key"
 
     @property
     def audit_policy(self) -> Path:
