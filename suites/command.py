@@ -76,7 +76,8 @@ def run(
             "-n",
             metavar="N",
             min=1,
-            help="Run N processes, each with its own node. On a real kubelet, the default is what fits into memory.",
+            help="Run N processes, each with its own node. The default on the reference is the number of processors, "
+            "on a real kubelet the number of nodes that fit into memory.",
         ),
     ] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,

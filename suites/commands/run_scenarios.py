@@ -51,7 +51,7 @@ def run_scenarios(
     arguments += ["-p", "no:cacheprovider"] if played else ["-o", f"cache_dir={_last_run(options)}"]
     arguments += ["--last-failed"] if last_failed else []
     arguments += ["--exitfirst"] if exitfirst else []
-    count = worker_count(workers, 0 if played else options.definition.node_memory)
+    count = 1 if played else worker_count(workers, options.definition, whole=not (match or last_failed))
     arguments += ["-p", "xdist.plugin", f"-n{count}"] if count > 1 else []
     arguments += [f"--drahealth-command=drahealth {'play' if played else 'run'}"]
     arguments += [f"--drahealth-{name}={value}" for name, value in flags.items() if value is not None]

@@ -1,17 +1,21 @@
-"""The number of processes of a run: real nodes mostly wait, so several of them are faster, if they fit into memory."""
+"""The number of processes of a run: one for each processor that scenarios keep busy, and one for each node that fits
+into the memory.
+"""
 
+import os
 from importlib.util import find_spec
 
 import psutil
 
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets.definition import TargetDefinition
 
 MOST = 4
 """The most processes that nobody asked for."""
 
 
-def worker_count(asked: int | None, node_memory: int) -> int:
-    """The number of processes; 1: no others. `asked` is that of `-n`, `node_memory` the MB of a node of the target.
+def worker_count(asked: int | None, definition: TargetDefinition, *, whole: bool) -> int:
+    """The number of processes; 1: no others. `asked` is that of `-n`. `whole`: all scenarios of this project run.
 
     Raises ConfigurationError if `-n` asks for several, and pytest-xdist is not installed.
     """
@@ -20,7 +24,9 @@ def worker_count(asked: int | None, node_memory: int) -> int:
         raise ConfigurationError("-n needs the package pytest-xdist", "run `pip install pytest-xdist`")
     if asked is not None or not has_xdist:
         return asked or 1
-    return fitting(node_memory, psutil.virtual_memory().available // 2**20)
+    if definition.is_busy:  # a few scenarios end before another process has started
+        return min(MOST, len(os.sched_getaffinity(0))) if whole else 1
+    return fitting(definition.node_memory, psutil.virtual_memory().available // 2**20)
 
 
 def fitting(node_memory: int, available: int) -> int:

@@ -31,6 +31,7 @@ from drahealth.suites.run.completeness import Completeness
 from drahealth.suites.run.conditions import run_of
 from drahealth.suites.run.health_api_runs import health_api_of, suffix
 from drahealth.suites.run.junit import JUnit
+from drahealth.suites.run.longest_first import distribute_evenly, sort_longest_first
 from drahealth.suites.run.report_file import ReportFile
 from drahealth.suites.run.scenario import Scenario, scenario_of
 from drahealth.suites.run.session import PLAYED, Played, Session
@@ -55,8 +56,15 @@ class Reporting:
         config.pluginmanager.register(self._completeness, "drahealth-completeness")
         if junit := JUnit.of(config, self.run):
             config.pluginmanager.register(junit, "drahealth-junit")
+        distribute_evenly(config)
         if (path := config.getoption("drahealth_report")) and not hasattr(config, "workerinput"):
             config.pluginmanager.register(ReportFile(Path(path), self.run), "drahealth-report-file")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Sort in a process of a distributed run. A random order that the user wants is made later."""
+        if hasattr(self._config, "workerinput"):
+            sort_longest_first(items, self._session.options.target)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

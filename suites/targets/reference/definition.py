@@ -21,4 +21,5 @@ DEFINITION = TargetDefinition(
     missing={},
     configure=_configure,
     plays_every_health_api=True,
+    is_busy=True,
 )

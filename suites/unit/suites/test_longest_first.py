@@ -1,0 +1,59 @@
+"""The order and the distribution of scenarios over several processes."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from drahealth.suites.commands.worker_count import MOST, worker_count
+from drahealth.suites.run import longest_first
+from drahealth.suites.run.catalogue import scenarios
+from drahealth.suites.run.longest_first import distribute_evenly, seconds, sort_longest_first
+from drahealth.suites.targets.kubelet.definition import DEFINITION as KUBELET
+from drahealth.suites.targets.reference.definition import DEFINITION as REFERENCE
+
+
+def items(*names: str) -> list[Any]:
+    """Tests: scenarios, and one other test."""
+    known = {scenario.name: scenario for scenario in scenarios()}
+    return [SimpleNamespace(name=name, function=SimpleNamespace(scenario=known.get(name))) for name in names]
+
+
+@pytest.fixture
+def usual(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Three scenarios, of which the last two take 2 s and 9 s on a real kubelet."""
+    names = [scenario.name for scenario in scenarios()][:3]
+    monkeypatch.setattr(longest_first, "seconds", lambda: {"kubelet": {names[1]: 2, names[2]: 9}})
+    return names
+
+
+@pytest.mark.parametrize(("target", "order"), [("kubelet", (2, 1, 3, 0)), ("reference", (3, 0, 1, 2))])
+def test_the_longest_scenarios_of_a_target_come_first(usual: list[str], target: str, order: tuple[int, ...]) -> None:
+    given = ["test_other", *usual]
+    found = items(*given)
+    sort_longest_first(found, target)
+    names = [*usual, "test_other"]
+    assert [item.name for item in found] == [names[number] for number in order]
+
+
+def test_the_usual_times_are_those_of_existing_scenarios() -> None:
+    assert seconds()["kubelet"].keys() <= {scenario.name for scenario in scenarios()}
+
+
+@pytest.mark.parametrize(("asked", "given"), [(None, 1), (5, 5)])
+def test_a_process_gets_one_scenario_at_a_time_unless_the_user_chose_a_number(asked: int | None, given: int) -> None:
+    config: Any = SimpleNamespace(option=SimpleNamespace(maxschedchunk=asked))
+    distribute_evenly(config)
+    assert config.option.maxschedchunk == given
+
+
+@pytest.mark.parametrize(("whole", "processors", "count"), [(True, 2, 2), (True, 64, MOST), (False, 2, 1)])
+def test_a_whole_run_on_the_reference_has_a_process_for_each_processor(
+    monkeypatch: pytest.MonkeyPatch, whole: bool, processors: int, count: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(processors)))
+    assert worker_count(None, REFERENCE, whole=whole) == count
+
+
+def test_the_number_of_processes_that_the_user_wants_is_used() -> None:
+    assert [worker_count(7, definition, whole=True) for definition in (REFERENCE, KUBELET)] == [7, 7]
