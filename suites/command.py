@@ -11,8 +11,11 @@ from drahealth.fakes.program.usage import CommandGroup
 from drahealth.proto.quoting import printable_lines
 from drahealth.suites.certify_command import commands as certify_commands
 from drahealth.suites.check_command import commands as check_commands
+from drahealth.suites.commands import completion
+from drahealth.suites.commands.fault_commands import faults_app
 from drahealth.suites.commands.target_flags import Given, TargetCommand, takes_target_options
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
+from drahealth.suites.init_command import commands as init_commands
 from drahealth.suites.up_command import commands as up_commands
 
 app = typer.Typer(
@@ -27,10 +30,6 @@ binaries = typer.Typer(
     cls=CommandGroup, help="Manage the Kubernetes binaries of the kubelet target.", no_args_is_help=True
 )
 app.add_typer(binaries, name="binaries")
-faults_app = typer.Typer(
-    cls=CommandGroup, help="Show faults of devices, their recoveries, and policies.", no_args_is_help=True
-)
-app.add_typer(faults_app, name="faults")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ExitFirst = Annotated[bool, typer.Option("-x", "--exitfirst", help="Stop after the first failure or error.")]
@@ -80,6 +79,10 @@ def run(
             "on a real kubelet the number of nodes that fit into memory.",
         ),
     ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Draw the order of the scenarios; the same seed gives the same order."),
+    ] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
     junitxml: JUnitFile = None,
     histories: Annotated[
@@ -91,7 +94,7 @@ def run(
 
     raise typer.Exit(
         run_scenarios(
-            given,
+            given | {"seed": None if seed is None else str(seed)},
             match=match,
             exitfirst=exitfirst,
             last_failed=last_failed,
@@ -106,6 +109,9 @@ def run(
 check_commands.add_to(app)
 certify_commands.add_to(app)
 up_commands.add_to(app)
+init_commands.add_to(app)
+app.add_typer(faults_app, name="faults")
+app.command("completion")(completion.completion)
 
 
 @app.command()
@@ -120,7 +126,11 @@ def scenarios(json: Json = False) -> None:
 def explain(
     ids: Annotated[
         list[str],
-        typer.Argument(metavar="ID...", help="A requirement, a reading or a known issue: STATUS-03, READ-01, P-08."),
+        typer.Argument(
+            metavar="ID...",
+            help="A requirement, a reading or a known issue: STATUS-03, READ-01, P-08.",
+            autocompletion=completion.explained_ids,
+        ),
     ],
     json: Json = False,
 ) -> None:
@@ -158,6 +168,7 @@ def run_manager(
             metavar="NAME",
             help="Behavior: kep (default), or v1.34 to v1.37. With a real API server, the default is the profile of "
             "its release.",
+            autocompletion=completion.profiles,
         ),
     ] = None,
     api_server: Annotated[
@@ -261,43 +272,6 @@ def binaries_remove(kubernetes: Annotated[str, typer.Argument(help="The release,
     remove_binaries(kubernetes)
 
 
-@faults_app.command("list")
-def faults_list(
-    catalogue: Annotated[str | None, typer.Option(help="Catalogue: nvidia, amd, intel, nic or tpu.")] = None,
-    json: Json = False,
-) -> None:
-    """List the faults of the catalogues."""
-    from drahealth.suites.commands.fault_listing import show_faults
-
-    show_faults(catalogue, as_json=json)
-
-
-@faults_app.command("show")
-def faults_show(
-    fault: Annotated[str, typer.Argument(help="Name of the fault, such as xid/79.")],
-    catalogue: Annotated[
-        str | None, typer.Option(help="Catalogue of the fault, if several catalogues have it.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Show a fault, and its health in each policy."""
-    from drahealth.suites.commands.fault_listing import show_fault
-
-    show_fault(fault, catalogue, as_json=json)
-
-
-@faults_app.command("diff")
-def faults_diff(
-    policy: Annotated[str, typer.Argument(metavar="POLICY", help="Name of a policy, such as nvidia-plugin.")],
-    other: Annotated[str, typer.Argument(metavar="POLICY", help="Name of another policy, such as gpud.")],
-    json: Json = False,
-) -> None:
-    """Show the faults that two policies map to different health."""
-    from drahealth.suites.commands.fault_listing import show_difference
-
-    show_difference(policy, other, as_json=json)
-
-
 @app.command()
 def plan(
     file: Annotated[Path | None, typer.Argument(help="The timeline file.", show_default=False)] = None,
@@ -368,6 +342,9 @@ def record(
 
 def main() -> None:
     """The entry point: errors of ours are one sentence and an exit code."""
+    if completion.is_asked():
+        completion.answer(app)
+        return
     try:
         app()
     except CommandError as complaint:

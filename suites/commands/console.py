@@ -55,7 +55,8 @@ class Live:
     def _begin(self, scenarios: int) -> None:
         self._has_begun = True
         if self.run:
-            count = f"{scenarios} scenario{'s' if scenarios > 1 else ''}"
+            seed = self.run.conditions.seed
+            count = f"{scenarios} scenario{'s' if scenarios > 1 else ''}{'' if seed is None else f', seed {seed}'}"
             self._print(f"[bold]{escape(self.run.about)}[/], {count}\n")
 
     def pytest_runtest_call(self, item: pytest.Item) -> None:

@@ -37,11 +37,15 @@ def explanations(name: str) -> list[Explanation]:
     wanted = name.upper()
     found = [make(wanted) for known, make in _KINDS if wanted in known()]
     if not found:
-        every = [id_ for known, _ in _KINDS for id_ in known()]
-        close = get_close_matches(wanted, every, n=3)
+        close = get_close_matches(wanted, every_id(), n=3)
         hint = f"did you mean {' or '.join(close)}?" if close else "`drahealth scenarios` lists requirements"
         raise ConfigurationError(f"no requirement, reading or known issue has the ID {name!r}", hint)
     return found
+
+
+def every_id() -> list[str]:
+    """The IDs of all requirements, readings and known issues."""
+    return [id_ for known, _ in _KINDS for id_ in known()]
 
 
 def _of_kubelets(name: str) -> Explanation:

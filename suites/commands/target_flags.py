@@ -87,7 +87,12 @@ def _flag(option: "Option[Any]", panel: str | None) -> inspect.Parameter:
     kind: Any = bool if option.is_switch else str | None
     metavar = option.metavar or None
     shown = typer.Option(
-        f"--{option.name}", metavar=metavar, help=option.help, rich_help_panel=panel, show_default=False
+        f"--{option.name}",
+        metavar=metavar,
+        help=option.help,
+        rich_help_panel=panel,
+        show_default=False,
+        autocompletion=option.choices,
     )
     return inspect.Parameter(
         option.name.replace("-", "_"),

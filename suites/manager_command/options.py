@@ -65,6 +65,7 @@ class Options:
         kind = API_SERVER.value(api_server)
         behavior = _profile(profile, kind, kubernetes)
         root = root_dir.absolute()
+        _check_place(root)
         _check_length(root)
         _make_private(root)
         folder = (pods or root / "pods").absolute()
@@ -128,6 +129,12 @@ def gates_of(text: str) -> Gates:
             f"write --feature-gates {STATUS_GATE}=false,{MESSAGE_GATE}=false",
         )
     return Gates(given[STATUS_GATE], given[MESSAGE_GATE])
+
+
+def _check_place(root: Path) -> None:
+    """The manager makes files in the directory, and a driver can remove sockets there."""
+    if root.resolve() == Path(root.anchor):
+        raise ConfigurationError(f"--root-dir must not be {root}, the root of the file system", "pass a new directory")
 
 
 def _check_length(root: Path) -> None:

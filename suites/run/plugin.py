@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _OPTIONS = (
     registry.target_option("run"),
-    Option("seed", "NUMBER", "timelines: Seed instead of that of the file.", str),
+    Option("seed", "NUMBER", "Draw the order of scenarios; for timelines: replace the seed of the file.", str),
     Option("speed", "FACTOR", "timelines: Play this many times as fast.", str),
     Option("report", "FILE", "Write the report of the run as JSON.", str),
     Option("histories", "DIR", "Write the history of each scenario as JSON Lines.", str),
@@ -76,6 +76,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Reject a wrong option before collection. The controller of a distributed run collects nothing, but reports."""
+    if (seed := session.config.getoption("--drahealth-seed")) and not seed.removeprefix("-").isdecimal():
+        raise pytest.UsageError(f"--drahealth-seed must be a whole number, got {seed!r}")
     names = [option.name for option in (*_OPTIONS, *(offered.option for offered in registry.options("run")))]
     if any(session.config.getoption(f"--drahealth-{name}") for name in ("command", *names)):
         _take_over(session.config)
@@ -93,6 +95,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if any(hasattr(getattr(item, "function", None), "scenario") for item in items):
         _take_over(config)
+        _draw_order(config, items)
         reporting = config.pluginmanager.get_plugin("drahealth-reporting")
         assert reporting
         reporting.has_scenarios(items)
@@ -122,6 +125,20 @@ def drahealth_driver(
     from drahealth.suites.run import user_fixtures
 
     return user_fixtures.driver(request.config, drahealth_node)
+
+
+def _draw_order(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With a seed, scenarios change places. Timelines and other tests keep theirs."""
+    if not (seed := config.getoption("--drahealth-seed")):
+        return
+    from drahealth.suites.run.order import drawn_order
+
+    places = [
+        n for n, item in enumerate(items) if isinstance(item, pytest.Function) and hasattr(item.function, "scenario")
+    ]
+    drawn = drawn_order([items[n] for n in places], lambda item: item.nodeid.rpartition("::")[2], int(seed))
+    for place, item in zip(places, drawn, strict=True):
+        items[place] = item
 
 
 def _take_over(config: pytest.Config) -> None:

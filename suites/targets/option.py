@@ -32,6 +32,8 @@ class Option(Generic[T_co]):
     commands: tuple[Command, ...] = ("run",)
     old_names: tuple[str, ...] = ()
     """Its earlier names. Their use is an error that gives the new name."""
+    choices: Callable[[], Iterable[str]] | None = None
+    """Its values, for shell completion; None: too many to list."""
 
     @property
     def is_switch(self) -> bool:

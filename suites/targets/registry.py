@@ -80,7 +80,17 @@ def refuse_others(targets: Iterable[TargetDefinition], command: Command, given: 
 def target_option(command: Command) -> Option[str]:
     """`--target` of a command; `doctor` examines the targets that have checks."""
     if command == "doctor":
-        examined = ", ".join(target.name for target in definitions() if target.examine)
-        return Option("target", "TARGET", f"The only target to examine: {examined}; default: all.", str, ("doctor",))
+        text = f"The only target to examine: {', '.join(_examined())}; default: all."
+        return Option("target", "TARGET", text, str, ("doctor",), choices=_examined)
     first, *others = FOLDERS
-    return Option("target", "TARGET", f"Target: {', '.join((f'{first} (default)', *others))}.", str)
+    text = f"Target: {', '.join((f'{first} (default)', *others))}."
+    return Option("target", "TARGET", text, str, choices=_names)
+
+
+def _names() -> list[str]:
+    return list(FOLDERS)
+
+
+def _examined() -> list[str]:
+    """The targets that `drahealth doctor` examines."""
+    return [target.name for target in definitions() if target.examine]

@@ -9,10 +9,16 @@ if TYPE_CHECKING:
     from drahealth.proto.health_apis import HealthApi
 
 
-def _health_api(name: str) -> "HealthApi | Literal['all']":
-    from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH  # only here: options are listed without it
+def _health_api_names() -> tuple[str, ...]:
+    from drahealth.proto.health_apis import HEALTH_APIS  # only here: options are listed without it
 
-    chosen = choice(*HEALTH_APIS, "NodeHealth", "all")(name)
+    return (*HEALTH_APIS, "NodeHealth", "all")
+
+
+def _health_api(name: str) -> "HealthApi | Literal['all']":
+    from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH
+
+    chosen = choice(*_health_api_names())(name)
     return "all" if chosen == "all" else HEALTH_APIS.get(chosen, NODE_HEALTH)
 
 
@@ -28,6 +34,7 @@ DRIVER = Option(
     "WHERE",
     "Run the fake driver in the process of drahealth (inline, default), or in its own process (process).",
     choice("inline", "process"),
+    choices=lambda: ("inline", "process"),
 )
 HEALTH_API = Option(
     "health-api",
@@ -36,6 +43,7 @@ HEALTH_API = Option(
     "play each scenario over each health API.",
     _health_api,
     old_names=("flavour",),
+    choices=_health_api_names,
 )
 
 

@@ -180,4 +180,4 @@ def test_every_folder_of_modules_is_in_the_installed_package() -> None:
     listed = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     folders = {path.parent.relative_to(CHECKOUT) for modules in MODULES.values() for path in modules}
     shipped = {folder for folder in folders if folder.parts[:2] != ("suites", "unit")}
-    assert sorted(listed) == sorted(".".join(("drahealth", *folder.parts)) for folder in shipped)
+    assert sorted(listed) == ["drahealth", *sorted(".".join(("drahealth", *folder.parts)) for folder in shipped)]

@@ -13,7 +13,16 @@ _KUBECTL = {
     "allow_interspersed_args": False,  # keeps the `--` of `kubectl exec`
     "help_option_names": [],
 }
-Name = Annotated[str, typer.Option(metavar="NAME", help="Name of the node.")]
+
+
+def _nodes() -> list[str]:
+    """The names of all nodes, for shell completion."""
+    from drahealth.suites.up_command.folder import folders
+
+    return [folder.name for folder in folders()]
+
+
+Name = Annotated[str, typer.Option(metavar="NAME", help="Name of the node.", autocompletion=_nodes)]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -71,7 +80,10 @@ def up(
 
 
 def status(
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Only this node.", show_default=False)] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only this node.", show_default=False, autocompletion=_nodes),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the nodes of `drahealth up`. Exit codes: 0 if each shown node is Ready, else 1; 2 for an unknown node."""

@@ -1,5 +1,6 @@
 """The options of the reference target."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from drahealth.suites.targets.option import Option, choice
@@ -14,4 +15,12 @@ def _profile(name: str) -> "Profile":
     return PROFILES[choice(*PROFILES)(name)]
 
 
-PROFILE = Option("profile", "NAME", "Behavior of the reference: kep (default), or v1.34 to v1.37.", _profile)
+def _profiles() -> Iterable[str]:
+    from drahealth.manager.profile import PROFILES
+
+    return PROFILES
+
+
+PROFILE = Option(
+    "profile", "NAME", "Behavior of the reference: kep (default), or v1.34 to v1.37.", _profile, choices=_profiles
+)

@@ -51,6 +51,7 @@ def root() -> Iterator[Path]:
             (*REAL, "--profile", "v1.36"),
             f"--profile v1.36 {MISMATCH}; pass --profile v1.37, or --kubernetes with a release of 1.36",
         ),
+        (("--root-dir", "/."), "--root-dir must not be /, the root of the file system; pass a new directory"),
         (("--pods", "/dev/null"), "cannot write to folder /dev/null: File exists; choose another folder"),
     ],
 )

@@ -68,6 +68,11 @@ def test_the_installed_command_is_ours() -> None:
     assert script.value == "drahealth.suites.__main__:main"
 
 
+def test_python_runs_the_package_as_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "drahealth", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("drahealth ")
+
+
 @pytest.mark.parametrize(
     "words",
     [

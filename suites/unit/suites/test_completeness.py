@@ -10,6 +10,7 @@ import pytest
 
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.suites.run.catalogue import scenarios_folder
+from drahealth.suites.run.order import drawn_order
 from drahealth.suites.unit import command_process
 
 PYTEST = "import sys, pytest\nsys.exit(pytest.main(sys.argv[1:]))"
@@ -52,6 +53,17 @@ def cases(folder: Path) -> list[Case]:
     """Class name, name and outcomes of each test case."""
     found = ElementTree.parse(folder / "j.xml").iter("testcase")
     return [(c.get("classname"), c.get("name"), [e.tag for e in c if e.tag != "properties"]) for c in found]
+
+
+def test_a_seed_draws_the_order_of_scenarios_and_is_in_the_report(tmp_path: Path) -> None:
+    play(tmp_path, "pass", "--drahealth-seed=2")
+    names = [one["name"] for one in report(tmp_path)["scenarios"]]
+    assert names == drawn_order(["test_a_first_one", "test_second", "test_third"], str, 2) != sorted(names)
+    assert report(tmp_path)["conditions"]["seed"] == 2
+
+
+def test_a_seed_that_is_no_number_is_rejected(tmp_path: Path) -> None:
+    assert play(tmp_path, "pass", "--drahealth-seed=x") == pytest.ExitCode.USAGE_ERROR
 
 
 NAMES = ("complete", "interrupted", "planned", "run", "exit_code")

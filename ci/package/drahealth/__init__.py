@@ -1,0 +1,1 @@
+../../toplevel/__init__.py

@@ -1,0 +1,1 @@
+../../toplevel/__main__.py

@@ -1,0 +1,64 @@
+"""The subcommands of `drahealth faults`. Everything heavy is imported where it is needed."""
+
+from typing import Annotated
+
+import typer
+
+from drahealth.fakes.program.usage import CommandGroup
+from drahealth.suites.commands import completion
+
+faults_app = typer.Typer(
+    cls=CommandGroup, help="Show faults of devices, their recoveries, and policies.", no_args_is_help=True
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@faults_app.command("list")
+def faults_list(
+    catalogue: Annotated[
+        str | None,
+        typer.Option(help="Catalogue: nvidia, amd, intel, nic or tpu.", autocompletion=completion.catalogues),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List the faults of the catalogues."""
+    from drahealth.suites.commands.fault_listing import show_faults
+
+    show_faults(catalogue, as_json=json)
+
+
+@faults_app.command("show")
+def faults_show(
+    fault: Annotated[str, typer.Argument(help="Name of the fault, such as xid/79.", autocompletion=completion.faults)],
+    catalogue: Annotated[
+        str | None, typer.Option(help="Catalogue of the fault, if several catalogues have it.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show a fault, and its health in each policy."""
+    from drahealth.suites.commands.fault_listing import show_fault
+
+    show_fault(fault, catalogue, as_json=json)
+
+
+@faults_app.command("diff")
+def faults_diff(
+    policy: Annotated[
+        str,
+        typer.Argument(
+            metavar="POLICY", help="Name of a policy, such as nvidia-plugin.", autocompletion=completion.policies
+        ),
+    ],
+    other: Annotated[
+        str,
+        typer.Argument(
+            metavar="POLICY", help="Name of another policy, such as gpud.", autocompletion=completion.policies
+        ),
+    ],
+    json: Json = False,
+) -> None:
+    """Show the faults that two policies map to different health."""
+    from drahealth.suites.commands.fault_listing import show_difference
+
+    show_difference(policy, other, as_json=json)

@@ -1,0 +1,1 @@
+"""`drahealth init`: starting files with comments."""

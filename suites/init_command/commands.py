@@ -1,0 +1,40 @@
+"""The subcommand `init` of `drahealth`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from drahealth.suites.init_command.starters import STARTERS, Starter
+
+
+def _kinds() -> list[str]:
+    return list(STARTERS)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the subcommand."""
+    app.command("init")(init)
+
+
+def init(
+    kind: Annotated[
+        str,
+        typer.Argument(metavar="KIND", help="timeline, inventory or pod.", autocompletion=_kinds, show_default=False),
+    ],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="New file; - is standard output. Default: gpu.timeline.yaml, gpus.yaml or pod.yaml.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Write a starting file with comments: a timeline, an inventory, or a Pod with its claim."""
+    starter = Starter.of(kind)
+    if str(file) == "-":
+        typer.echo(starter.text(), nl=False)
+        return
+    path = file or Path(starter.file)
+    starter.write(path)
+    typer.echo(f"wrote {path}; next: {starter.next_command(path)}")
