@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, Api, ApiError
-from drahealth.fakes.cluster.clients.access import Access
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
 from drahealth.fakes.cluster.clients.kubeconfig import access
@@ -90,11 +89,9 @@ async def test_a_server_that_is_down_refuses_calls_until_it_is_up(root: Path) ->
 async def test_without_the_token_nothing_answers(root: Path) -> None:
     async with api_server("real", root):
         ours = await access(root / "kubeconfig", None)
-
-        async def none() -> dict[str, str]:
-            return {}
-
-        connection = KubeConnection(Access(ours.host, none, ours.tls))
+        ours.configuration.api_key.clear()
+        ours.configuration.refresh_api_key_hook = None
+        connection = KubeConnection(ours)
         for path in ("/readyz", "/version", "/api/v1/pods"):
             with pytest.raises(ApiError) as refused:
                 await connection.text(path)

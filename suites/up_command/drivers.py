@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
+import drahealth.fakes.cluster.clients.kube_connection  # noqa: F401 -- heavy: the API server starts meanwhile
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, ApiError
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.control.news import News

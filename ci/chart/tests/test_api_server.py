@@ -5,7 +5,6 @@ No pod is started: nodes are selected by a label that none has.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +71,7 @@ class Server:
             headers["Impersonate-User"] = user
         if node := how.pop("node", ""):
             headers["Impersonate-Extra-authentication.kubernetes.io%2fnode-name"] = node
-        admin = await access(self.kubeconfig, None)
-
-        async def with_them() -> dict[str, str]:
-            return {**await admin.headers(), **headers}
-
-        connection = KubeConnection(replace(admin, headers=with_them))
+        connection = KubeConnection(await access(self.kubeconfig, None), headers)
         try:
             return await connection.call(method, path, query=how, body=body)
         finally:

@@ -40,7 +40,7 @@ class KubeClient:
 
     @classmethod
     def _of(cls, access: Access) -> "KubeClient":
-        from drahealth.fakes.cluster.clients.kube_connection import KubeConnection  # imports a web client
+        from drahealth.fakes.cluster.clients.kube_connection import KubeConnection  # imports the official client
 
         return cls(KubeConnection(access))
 
@@ -167,7 +167,6 @@ async def access_of(path: Path, context: str | None = None) -> Access:
     """The access that a kubeconfig gives. ValueError if it cannot be read."""
     if context is None and (found := static_access(path)):
         return found
-    # The official client takes almost a second to import.
     from drahealth.fakes.cluster.clients.kubeconfig import access
 
     return await access(path, context)

@@ -1,6 +1,8 @@
-"""HTTP to a real API server: JSON in and out, errors as `ApiError`.
+"""Requests to a real API server by the official client: JSON in and out, errors as `ApiError`.
 
-It builds the requests itself, because the official client's way to send a plain request differs between releases.
+The official client sends them, with TLS, credentials and proxies. Objects stay plain JSON: the client's typed models
+drop fields that they do not know, and take a second to import. Its `Watch` is not used. It reconnects whenever the
+server ends a watch, without a pause, and its callers do not see that; ours list again. `ci/bench-client` shows both.
 """
 
 import ipaddress
@@ -11,6 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
+from kubernetes.aio.client import ApiException
+from kubernetes.aio.dynamic import DynamicClient
 
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.cluster.clients.access import Access
@@ -21,19 +25,20 @@ CALL_TIMEOUT = 30.0
 _HEARTBEAT = 12.0
 """Seconds without a message after which a web socket sends a ping; the server must answer in half of that time. The
 API server's own client waits longer; our streams can be reopened."""
-_LINE_LIMIT = 2**21
-"""Half of the maximum length of a line in a watch, in bytes; objects have up to 1.5 MiB."""
 
 
 class KubeConnection:
-    """One API server, with credentials."""
+    """One API server, with credentials; `headers` are sent with each request, such as those of impersonation."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, headers: Mapping[str, str] | None = None) -> None:
         self._access = access
+        self._headers = dict(headers or {})
         self._streams: list[aiohttp.StreamReader] = []
-        connector = aiohttp.TCPConnector(ssl=access.tls or True, limit=0)
-        by_proxy = not is_loopback(access.host)
-        self._session = aiohttp.ClientSession(connector=connector, trust_env=by_proxy, read_bufsize=_LINE_LIMIT)
+        access.configuration.connection_pool_maxsize = 0  # no limit: each watch has a connection
+        access.configuration.client_session_kwargs = {"trust_env": not is_loopback(access.host)}
+        self._client = access.client()
+        self._requests = DynamicClient(self._client)
+        self._sockets: aiohttp.ClientSession | None = None
 
     async def call(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Any = None
@@ -41,10 +46,10 @@ class KubeConnection:
         """The JSON object of the answer. `ApiError` from the server, or 503 if it is unreachable."""
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT)
         with self._reaching():
-            async with self._request(method, path, query, body, await self._access.headers(), timeout) as response:
+            async with await self._answer(method, path, timeout, query, body) as response:
                 text = await response.text()
         answer = _object(text)
-        if response.status >= 400 or answer is None:
+        if answer is None:
             raise refusal(response.status, response.reason or "", answer, text)
         return answer
 
@@ -58,11 +63,8 @@ class KubeConnection:
         """The lines of a streamed answer, such as a log; ends when the server ends it or stops. Raises `ApiError`."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_TIMEOUT)
         with self._reaching():
-            response = await self._request("GET", path, query, None, await self._access.headers(), timeout)
+            response = await self._answer("GET", path, timeout, query)
         async with response:
-            if response.status >= 400:
-                text = await response.text()
-                raise refusal(response.status, response.reason or "", _object(text), text)
             self._streams.append(response.content)
             try:
                 while line := await _line(response):
@@ -75,12 +77,15 @@ class KubeConnection:
 
         It fails within 20 s after the server's last message.
         """
+        if self._sockets is None:  # the official client ignores the proxy and the server's name for web sockets
+            connector = aiohttp.TCPConnector(ssl=self._client.rest_client.ssl_context, limit=0)
+            self._sockets = aiohttp.ClientSession(connector=connector, trust_env=not is_loopback(self._access.host))
         try:
-            return await self._session.ws_connect(
+            return await self._sockets.ws_connect(
                 self._access.host + path,
                 params=query,
                 protocols=protocols,
-                headers=await self._access.headers(),
+                headers={**self._headers, **await self._access.headers()},
                 max_msg_size=0,
                 heartbeat=_HEARTBEAT,
                 timeout=aiohttp.ClientWSTimeout(ws_close=2),
@@ -99,37 +104,40 @@ class KubeConnection:
         """The server's text at a path without an object, such as /metrics. Raises `ApiError`."""
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT)
         with self._reaching():
-            async with self._request("GET", path, None, None, await self._access.headers(), timeout) as response:
-                text: str = await response.text()
-        if response.status >= 400:
-            raise refusal(response.status, response.reason or "", _object(text), text)
-        return text
+            async with await self._answer("GET", path, timeout) as response:
+                return await response.text()
 
     async def close(self) -> None:
         """Closes every connection. A reader of lines would not notice this otherwise."""
         for stream in self._streams:
             stream.feed_eof()
-        await self._session.close()
+        await self._client.close()
+        if self._sockets:
+            await self._sockets.close()
 
-    def _request(
+    async def _answer(
         self,
         method: str,
         path: str,
-        query: Mapping[str, str] | None,
-        body: Any,
-        headers: Mapping[str, str],
         timeout: aiohttp.ClientTimeout,
-    ) -> Any:
-        return self._session.request(
-            method,
-            self._access.host + path,
-            params=query,
-            json=body,
-            headers={"Accept": "application/json", **headers},
-            timeout=timeout,
-            proxy=self._access.proxy,
-            server_hostname=self._access.server_name,
-        )
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+    ) -> aiohttp.ClientResponse:
+        """The answer, whose body is not read yet. Raises `ApiError` if the server rejects the request."""
+        try:
+            answer: aiohttp.ClientResponse = await self._requests.request(
+                method,
+                path,
+                body,
+                query_params=list((query or {}).items()),
+                header_params=dict(self._headers),
+                serialize=False,
+                _request_timeout=timeout,
+            )
+        except ApiException as error:
+            text = error.body or ""
+            raise refusal(error.status, error.reason or "", _object(text), text) from None
+        return answer
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:

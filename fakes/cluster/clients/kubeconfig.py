@@ -1,12 +1,10 @@
 """Access to an API server from a kubeconfig. The official client reads it and refreshes credentials."""
 
-import ssl
-from collections.abc import Mapping
 from pathlib import Path
 
 from kubernetes.aio import client, config
 
-from drahealth.fakes.cluster.clients.access import Access, lenient
+from drahealth.fakes.cluster.clients.access import Access
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.user_files import FileError, documents
 from drahealth.proto.quoting import one_line
@@ -14,23 +12,18 @@ from drahealth.proto.quoting import one_line
 
 async def access(path: Path, context: str | None) -> Access:
     """The access from a kubeconfig. ValueError, with the path, if it has no server to connect to."""
-    configuration, text = client.Configuration(), ""
+    found, text = Access(client.Configuration()), ""
     try:
         text = _text(path)
         await config.load_kube_config(
-            config_file=str(path), context=context, client_configuration=configuration, persist_config=False
+            config_file=str(path), context=context, client_configuration=found.configuration, persist_config=False
         )
-        tls = _tls(configuration) if configuration.host.startswith("https:") else None
+        found.tls()
     except OSError as error:
         raise ValueError(f"kubeconfig {path}: {error.strerror or error}") from None
     except Exception as error:  # the loader does not catch errors of its parser and credential plugins
         raise ValueError(f"kubeconfig {path}: {(text and _why(text, context)) or one_line(str(error))}") from error
-
-    async def headers() -> Mapping[str, str]:
-        settings = (await configuration.auth_settings()).values()
-        return {one["key"]: one["value"] for one in settings if one["in"] == "header"}
-
-    return Access(configuration.host, headers, tls, configuration.proxy, configuration.tls_server_name)
+    return found
 
 
 def _text(path: Path) -> str:
@@ -61,14 +54,3 @@ def _why(text: str, context: str | None) -> str:
 def _names(entries: object) -> list[str]:
     named = entries if isinstance(entries, list) else []
     return [entry["name"] for entry in named if isinstance(entry, dict) and isinstance(entry.get("name"), str)]
-
-
-def _tls(configuration: client.Configuration) -> ssl.SSLContext:
-    """TLS as in kubectl: the CA and client certificates of the kubeconfig."""
-    context = lenient(ssl.create_default_context(cafile=configuration.ssl_ca_cert))
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    return context

@@ -1,17 +1,16 @@
 """Kubeconfigs with a server, its authority and a token, and nothing else, as this project writes them, in JSON.
 
-For them the official client is not needed. Its import takes almost a second, and it writes certificates to files in the
-temporary folder, which stay there if the process is killed.
+The official client's reader of kubeconfigs is not needed for them. It writes certificates to files in the temporary
+folder, which stay there if the process is killed.
 """
 
 import base64
 import json
-import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.cluster.clients.access import Access, lenient
+from drahealth.fakes.cluster.clients.access import Access
 
 _NAME = "drahealth"
 _CLUSTER_KEYS = frozenset({"server", "certificate-authority-data", "insecure-skip-tls-verify"})
@@ -39,8 +38,11 @@ def static_access(path: Path) -> Access | None:
         user = _named(config["users"], context["user"])["user"]
         if not (cluster.keys() <= _CLUSTER_KEYS and user.keys() == {"token"}) or not isinstance(user["token"], str):
             return None
-        headers = {"Authorization": f"Bearer {user['token']}"}
-        return Access(cluster["server"].rstrip("/"), _constant(headers), _tls(cluster))
+        verify = not cluster.get("insecure-skip-tls-verify")
+        authority = _authority(cluster) if verify and cluster["server"].startswith("https:") else ""
+        access = Access.to(cluster["server"].rstrip("/"), user["token"], authority=authority, verify=verify)
+        access.tls()
+        return access
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -51,20 +53,5 @@ def _named(entries: Any, name: str) -> Any:
     return found
 
 
-def _tls(cluster: Mapping[str, Any]) -> ssl.SSLContext | None:
-    if not cluster["server"].startswith("https:"):
-        return None
-    if cluster.get("insecure-skip-tls-verify"):
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        return context
-    authority = base64.b64decode(cluster["certificate-authority-data"], validate=True).decode()
-    return lenient(ssl.create_default_context(cadata=authority))
-
-
-def _constant(headers: Mapping[str, str]) -> Callable[[], Awaitable[Mapping[str, str]]]:
-    async def get() -> Mapping[str, str]:
-        return headers
-
-    return get
+def _authority(cluster: Mapping[str, Any]) -> str:
+    return base64.b64decode(cluster["certificate-authority-data"], validate=True).decode()

@@ -67,7 +67,7 @@ class Gateway:
         """Reserves a port, and writes a kubeconfig with a token, readable by this user only. The proxy is up."""
         self._reserved = await self._bind(0)
         self._checks = RequestChecks(self._credentials.token, HOSTS, self._reserved.getsockname()[1])
-        connector = aiohttp.TCPConnector(ssl=self._access.tls or True, limit=0)
+        connector = aiohttp.TCPConnector(ssl=self._access.tls(), limit=0)
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
         self._credentials.write_kubeconfig(kubeconfig, self.url)
         await self.up()

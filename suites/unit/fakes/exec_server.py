@@ -27,16 +27,13 @@ async def server_that(behaves: Behaviour, asked: list[str] | None = None) -> Asy
         await socket.close()
         return socket
 
-    async def headers() -> dict[str, str]:
-        return {}
-
     app = web.Application()
     app.router.add_get("/api/v1/namespaces/ns/pods/pod/exec", handle)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    connection = KubeConnection(Access(f"http://127.0.0.1:{runner.addresses[0][1]}", headers))
+    connection = KubeConnection(Access.to(f"http://127.0.0.1:{runner.addresses[0][1]}"))
     try:
         yield connection
     finally:

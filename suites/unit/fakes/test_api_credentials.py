@@ -158,12 +158,12 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def test_a_kubeconfig_with_a_token_is_read_without_the_official_client(tmp_path: Path) -> None:
+def test_a_kubeconfig_with_a_token_is_read_without_a_file_of_its_certificate(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(json.dumps(CONFIG))
     found = static_access(path)
     assert found
-    assert (found.host, found.tls and found.tls.verify_mode) == ("https://a:1", ssl.CERT_NONE)
+    assert (found.host, found.tls().verify_mode) == ("https://a:1", ssl.CERT_NONE)
 
 
 @pytest.mark.parametrize(

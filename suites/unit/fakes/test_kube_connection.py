@@ -28,10 +28,9 @@ async def proxy(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RawTestServer]
 
 
 async def asked(host: str, proxy: str | None = None) -> object:
-    async def headers() -> dict[str, str]:
-        return {}
-
-    connection = KubeConnection(Access(host, headers, proxy=proxy))
+    access = Access.to(host)
+    access.configuration.proxy = proxy
+    connection = KubeConnection(access)
     try:
         return await connection.call("GET", "/version")
     finally:

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -73,10 +72,7 @@ class KindNode:
         self.server = TestServer(application)
         await self.server.start_server()
 
-        async def headers() -> Mapping[str, str]:
-            return {}
-
-        self.client = KubeClient(KubeConnection(Access(str(self.server.make_url("")).rstrip("/"), headers)))
+        self.client = KubeClient(KubeConnection(Access.to(str(self.server.make_url("")).rstrip("/"))))
         return self.client
 
     async def stop(self) -> None:
