@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from drahealth.suites.nodes.pod import Pod
     from drahealth.suites.nodes.reference_kubelet import ReferenceKubelet
     from drahealth.suites.nodes.reference_node import ReferenceNode
+    from drahealth.suites.nodes.running_node import RunningNode
 else:
     __getattr__, __dir__ = exports(__name__)
 
@@ -23,5 +24,6 @@ __all__ = [
     "Pod",
     "ReferenceKubelet",
     "ReferenceNode",
+    "RunningNode",
     "__version__",
 ]

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from drahealth.suites import RunningNode
 from drahealth.suites.unit.other_user import as_root, other_user
 
 PATIENCE = 300.0
@@ -145,6 +146,29 @@ def commands_of(page: Path, title: str, folder: Path) -> str:
     )
     assert (done.returncode, lines != []) == (0, True), done.stdout + done.stderr
     return done.stdout
+
+
+def test_a_python_program_uses_the_running_node(state: Path) -> None:
+    async def story() -> None:
+        async with RunningNode() as node:
+            driver = await node.driver()
+            pod = await node.run_pod_with_device(driver, timeout=PATIENCE)
+            await driver.inject("xid/79", "gpu-*")
+            device = pod.devices()[0].resource_id.rpartition("/")[2].rpartition("=")[2]
+            await pod.wait_for_health(device, "Unhealthy", timeout=PATIENCE)
+            await driver.reset()
+
+    asyncio.run(story())
+
+
+def test_without_namespaces_it_is_one_sentence_and_leaves_nothing(state: Path) -> None:
+    script = f"""echo 0 > /proc/sys/user/max_user_namespaces
+    setpriv --inh-caps=-all --bounding-set=-all --no-new-privs {sys.executable} -m drahealth.suites up --name other"""
+    command = ["unshare", "--user", "--map-root-user", "sh", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("drahealth: ")]
+    assert (done.returncode, len(errors), "user namespaces" in errors[0]) == (3, 1, True)
+    assert [path.name for path in state.iterdir()] == ["drahealth"]
 
 
 def test_a_second_up_of_the_name_is_refused(state: Path) -> None:

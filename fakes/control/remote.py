@@ -73,28 +73,28 @@ class RemoteHost:
         """Makes a driver, not started; what happens to it is observed at our own monotonic time."""
         number = int(await self.call("make", options=asdict(options)))
         self._observers[number] = observe
-        return RemoteDriver(self, number)
+        return RemoteDriver(self, number, options.name)
 
     async def make_plugin(self, options: PluginOptions, observe: Callable[[Record], None]) -> "RemotePlugin":
         """Makes a device plugin, likewise."""
         number = int(await self.call("make_plugin", options=asdict(options)))
         self._observers[number] = observe
-        return RemotePlugin(self, number)
+        return RemotePlugin(self, number, options.resource)
 
     async def use(self, name: str = "") -> "RemoteDriver":
         """A driver of the file that the process serves; without a name the only one. Its events are not observed."""
-        return RemoteDriver(self, await self._use(name, "driver"))
+        return RemoteDriver(self, *await self._use(name, "driver"))
 
     async def use_plugin(self, name: str = "") -> "RemotePlugin":
         """A device plugin, by its resource, likewise."""
-        return RemotePlugin(self, await self._use(name, "device-plugin"))
+        return RemotePlugin(self, *await self._use(name, "device-plugin"))
 
-    async def _use(self, name: str, kind: str) -> int:
+    async def _use(self, name: str, kind: str) -> tuple[int, str]:
         used = await self.call("use", name=name)
         if used.get("kind", "driver") != kind:
             await self.call("drop", driver=used["driver"])
             raise ControlFailed(f"{used['name']} is a {used['kind']}, not a {kind}")
-        return int(used["driver"])
+        return int(used["driver"]), str(used["name"])
 
     async def drop(self, driver: "RemoteDriver | RemotePlugin") -> None:
         """Stops a driver and forgets it."""
@@ -238,9 +238,10 @@ class RemoteHost:
 class RemoteDriver(DriverControl):
     """A driver of a RemoteHost. Commands raise ControlFailed too."""
 
-    def __init__(self, host: RemoteHost, number: int) -> None:
+    def __init__(self, host: RemoteHost, number: int, name: str = "") -> None:
         self.host = host
         self.number = number
+        self.name = name
 
     async def do(self, command: Command[Reply]) -> Reply:
         return await self.host.do(self.number, command)
@@ -249,9 +250,10 @@ class RemoteDriver(DriverControl):
 class RemotePlugin(PluginControl):
     """A device plugin of a RemoteHost. Commands raise ControlFailed too."""
 
-    def __init__(self, host: RemoteHost, number: int) -> None:
+    def __init__(self, host: RemoteHost, number: int, name: str = "") -> None:
         self.host = host
         self.number = number
+        self.name = name
 
     async def do(self, command: Command[Reply]) -> Reply:
         return await self.host.do(self.number, command)

@@ -5,28 +5,24 @@ from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, KINDS, NAMESPACES, PODS, ApiError, Kind, Object
 from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.control.driver import DriverControl
+from drahealth.fakes.control.remote import RemoteDriver
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import StatusSeen
+from drahealth.suites.nodes.node_target import LocalConfiguration, NodeTarget
 from drahealth.suites.nodes.pod import Pod
 from drahealth.suites.nodes.pod_statuses import PodStatuses
 from drahealth.suites.story import manifests
 from drahealth.suites.targets.definition import Launch
-from drahealth.suites.targets.target import LocalTarget
 
 _KINDS = {kind.kind: kind for kind in KINDS}
-
-
-class LocalConfiguration(Protocol):
-    """The configuration of a target on this machine (`definition.Configuration`)."""
-
-    def make(self, launch: Launch) -> LocalTarget: ...
 
 
 class Node:
@@ -37,10 +33,11 @@ class Node:
     """
 
     def __init__(self, configuration: LocalConfiguration) -> None:
-        """A node on the target of this configuration; ReferenceNode and LocalNode make it."""
+        """A node on the target of this configuration; ReferenceNode, LocalNode and RunningNode make it."""
         self._configuration = configuration
         self._pods: PodStatuses | None = None
         self._closing = AsyncExitStack()
+        self._created: list[tuple[Kind, Object]] = []
         self._numbers = count(1)
 
     async def __aenter__(self) -> Self:
@@ -116,10 +113,10 @@ class Node:
         if kind is None:
             raise ValueError(f"kind must be one of {', '.join(sorted(_KINDS))}, got {manifest.get('kind')!r}")
         if not kind.namespaced:
-            return await self.api.create(kind, dict(manifest))
+            return await self._create(kind, dict(manifest))
         metadata = {"namespace": "default", **manifest.get("metadata", {})}
         await self._create_once(NAMESPACES, {"metadata": {"name": metadata["namespace"]}})
-        return await self.api.create(kind, {**manifest, "metadata": metadata})
+        return await self._create(kind, {**manifest, "metadata": metadata})
 
     async def run_pod(self, manifest: Mapping[str, Any], *, timeout: float | None = None) -> Pod:
         """Create a pod from its manifest and wait until its containers run. Raises ApiError, ValueError, TimeoutError.
@@ -133,13 +130,18 @@ class Node:
         return pod
 
     async def run_pod_with_device(
-        self, driver: FakeDriver | FakeDevicePlugin | str, devices: int = 1, *, timeout: float | None = None
+        self,
+        driver: DriverControl | FakeDevicePlugin | str,
+        devices: int = 1,
+        *,
+        timeout: float | None = None,
     ) -> Pod:
         """Run a pod with one container that has this number of devices, and wait until it runs.
 
-        `driver` is a fake, the name of a DRA driver, or the name of an extended resource (the one with a slash).
+        `driver` is a fake, also that of a running node, the name of a DRA driver, or the name of an extended resource
+        (the one with a slash).
         """
-        owner, name = _owner(driver), f"pod-{next(self._numbers)}"
+        owner, name = _owner(driver), self._pod_name()
         image = self._target.workload_image
         if "/" in owner:
             pod = manifests.pod("default", name, {"main": ()}, {}, image, limits={owner: devices})
@@ -178,19 +180,32 @@ class Node:
         return self._pods
 
     @property
-    def _target(self) -> LocalTarget:
+    def _target(self) -> NodeTarget:
         return self._seen.target
+
+    def _pod_name(self) -> str:
+        return f"pod-{next(self._numbers)}"
+
+    async def _create(self, kind: Kind, obj: Object) -> Object:
+        created = await self.api.create(kind, obj)
+        self._created.append((kind, created))
+        return created
 
     async def _create_once(self, kind: Kind, obj: Object) -> None:
         try:
-            await self.api.create(kind, obj)
+            await self._create(kind, obj)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
 
 
-def _owner(driver: FakeDriver | FakeDevicePlugin | str) -> str:
+def _owner(driver: DriverControl | FakeDevicePlugin | str) -> str:
     """The name of the driver, or of the extended resource."""
     if isinstance(driver, FakeDriver):
         return driver.options.name
-    return driver.options.resource if isinstance(driver, FakeDevicePlugin) else driver
+    if isinstance(driver, RemoteDriver):
+        return driver.name
+    if isinstance(driver, FakeDevicePlugin):
+        return driver.options.resource
+    assert isinstance(driver, str), "another driver needs its name"
+    return driver

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from drahealth.proto.events import StatusSeen
+from drahealth.suites.nodes.node_target import NodeTarget
 from drahealth.suites.story.history import History
 from drahealth.suites.story.pod_watch import PodWatch
-from drahealth.suites.targets.target import LocalTarget
 
 START_LIMIT = 30.0
 """Seconds for the start of a Pod, also on a target whose windows are shorter: the machine can be busy."""
@@ -14,7 +14,7 @@ START_LIMIT = 30.0
 class PodStatuses:
     """The statuses of all pods on a running target, from `start` to `stop`."""
 
-    def __init__(self, target: LocalTarget) -> None:
+    def __init__(self, target: NodeTarget) -> None:
         self.target = target
         self._history = History()
         self._watch = PodWatch(target.api, None, self._history)

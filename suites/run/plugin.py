@@ -16,7 +16,7 @@ from drahealth.suites.targets.option import Option
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from drahealth.fakes.hardware.driver import FakeDriver
+    from drahealth.fakes.control.driver import DriverControl
     from drahealth.suites.nodes.node import Node
     from drahealth.suites.nodes.reference_kubelet import ReferenceKubelet
 
@@ -24,6 +24,7 @@ _OPTIONS = (
     registry.target_option("run"),
     Option("seed", "NUMBER", "Draw the order of scenarios; for timelines: replace the seed of the file.", str),
     Option("speed", "FACTOR", "timelines: Play this many times as fast.", str),
+    Option("node", "NAME", "fixtures: Use this node of `drahealth up`, and its driver; start none.", str),
     Option("report", "FILE", "Write the report of the run as JSON.", str),
     Option("histories", "DIR", "Write the history of each scenario as JSON Lines.", str),
 )
@@ -111,7 +112,7 @@ def drahealth_kubelet(request: pytest.FixtureRequest) -> "ReferenceKubelet":
 
 @pytest.fixture
 def drahealth_node(request: pytest.FixtureRequest) -> "Node":
-    """A node that runs pods, by --drahealth-target; enter it with `async with`."""
+    """A node that runs pods, by --drahealth-target or --drahealth-node; enter it with `async with`."""
     from drahealth.suites.run import user_fixtures
 
     return user_fixtures.node(request.config)
@@ -120,8 +121,11 @@ def drahealth_node(request: pytest.FixtureRequest) -> "Node":
 @pytest.fixture
 def drahealth_driver(
     request: pytest.FixtureRequest, drahealth_node: "Node"
-) -> "AbstractAsyncContextManager[FakeDriver]":
-    """A fake DRA driver with gpu-0 and gpu-1 for drahealth_node; enter it after the node with `async with`."""
+) -> "AbstractAsyncContextManager[DriverControl]":
+    """A fake DRA driver with gpu-0 and gpu-1 for drahealth_node; enter it after the node with `async with`.
+
+    With --drahealth-node it is the driver of that node, which is reset at the end.
+    """
     from drahealth.suites.run import user_fixtures
 
     return user_fixtures.driver(request.config, drahealth_node)

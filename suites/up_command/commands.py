@@ -87,8 +87,7 @@ def status(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the nodes of `drahealth up`. Exit codes: 0 if each shown node is Ready, else 1; 2 for an unknown node."""
-    from drahealth.suites.up_command.folder import folders
-    from drahealth.suites.up_command.running import existing
+    from drahealth.suites.up_command.folder import existing, folders
     from drahealth.suites.up_command.showing import show_statuses, status_of
 
     statuses = [status_of(each) for each in ([existing(name)] if name else folders())]
@@ -103,9 +102,9 @@ def down(
 ) -> None:
     """Stop a node of `drahealth up`, and remove its data."""
     from drahealth.suites.up_command import ending
-    from drahealth.suites.up_command.folder import NodeFolder, folders
+    from drahealth.suites.up_command.folder import existing, folders
 
-    for folder in folders() if every else [NodeFolder(name)]:
+    for folder in folders() if every else [existing(name)]:
         ending.down(folder, keep=keep)
         typer.echo(f"node {folder.name} is {'stopped; its data stay' if keep else 'removed'}")
 
@@ -125,8 +124,8 @@ def logs(
     ] = None,
 ) -> None:
     """Print the log of a component of a node."""
-    from drahealth.suites.up_command.running import existing
-    from drahealth.suites.up_command.tail import show_log
+    from drahealth.suites.up_command.folder import existing
+    from drahealth.suites.up_command.programs import show_log
 
     show_log(existing(name), component, follow=follow, lines=lines)
 
@@ -137,7 +136,7 @@ def load(
 ) -> None:
     """Apply manifests to a node, without kubectl. All kinds of objects are possible."""
     from drahealth.suites.up_command import load as loading
-    from drahealth.suites.up_command.running import ready
+    from drahealth.suites.up_command.state import ready
 
     folder, _ = ready(name)
     for applied in loading.load(folder, files):
@@ -149,6 +148,6 @@ def kubectl(context: typer.Context) -> None:
 
     Its release is that of the node. It is downloaded, or built with Go, if it is not in the cache.
     """
-    from drahealth.suites.up_command.kubectl import run_kubectl
+    from drahealth.suites.up_command.programs import run_kubectl
 
     run_kubectl(context.args)

@@ -17,20 +17,20 @@ from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import DriverEvent, DriverServed, to_json
 from drahealth.suites.story.manifests import device_class
 from drahealth.suites.up_command.folder import NodeFolder
-from drahealth.suites.up_command.nodes import UpNode
+from drahealth.suites.up_command.paths import NodePaths
 
 
-def drivers_settings(folder: NodeFolder, node: UpNode, inventory: Path, timeline: Path | None) -> Settings:
+def drivers_settings(folder: NodeFolder, paths: NodePaths, inventory: Path, timeline: Path | None) -> Settings:
     """The settings of the program, from an inventory and perhaps a timeline. Raises CommandError for errors there."""
     given = {
-        "registry_dir": node.kubelet_root / "plugins_registry",
-        "plugins_dir": node.kubelet_root / "plugins",
-        "device_plugins_dir": node.device_plugins_dir,
-        "kubelet_dir": node.kubelet_root,
+        "registry_dir": paths.registry_dir,
+        "plugins_dir": paths.plugins_dir,
+        "device_plugins_dir": paths.device_plugins_dir,
+        "kubelet_dir": paths.kubelet_root,
         "node_name": folder.name,
         "play": timeline,
     }
-    return settings_of(inventory, socket=folder.socket, kubeconfig=node.drivers_kubeconfig, given=given)
+    return settings_of(inventory, socket=folder.socket, kubeconfig=paths.kubeconfig, given=given)
 
 
 class ServedDrivers:

@@ -4,7 +4,7 @@ import os
 import signal
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.up_command.folder import NodeFolder, folders
+from drahealth.suites.up_command.folder import NodeFolder
 from drahealth.suites.up_command.process_identity import ProcessIdentity
 from drahealth.suites.up_command.state import read_state
 
@@ -16,9 +16,6 @@ _KILLED = 20.0
 
 def down(folder: NodeFolder, *, keep: bool) -> None:
     """Returns when no process of the node is left. Removes its folder, unless `keep`. Raises HarnessError."""
-    if not folder.exists():
-        names = ", ".join(each.name for each in folders()) or "none"
-        raise ConfigurationError(f"there is no node {folder.name}", f"nodes: {names}")
     lock = _ended(folder, _process(folder))
     try:
         if not keep:

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from drahealth.fakes.control.node_folder import CONTROL_SOCKET, VARIABLE, nodes_folder
+from drahealth.fakes.control.node_folder import CONTROL_SOCKET, DEFAULT_NODE, VARIABLE, nodes_folder
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.removal import remove_folder
 
@@ -113,6 +113,16 @@ def unwritable(path: Path, error: OSError) -> HarnessError:
     return HarnessError(
         f"cannot write {path}: {error.strerror}", f"make room, or set {VARIABLE} to another short folder"
     )
+
+
+def existing(name: str) -> NodeFolder:
+    """The folder of a node with data. Raises ConfigurationError if there is none."""
+    folder = NodeFolder(name)
+    if not folder.exists():
+        names = ", ".join(each.name for each in folders()) or "none"
+        start = "drahealth up" if name == DEFAULT_NODE else f"drahealth up --name {name}"
+        raise ConfigurationError(f"there is no node {name} (nodes: {names})", f"`{start}` starts it")
+    return folder
 
 
 def folders() -> list[NodeFolder]:

@@ -5,13 +5,13 @@ import json
 import shutil
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, closing, suppress
-from pathlib import Path
 from typing import Protocol
 
 from drahealth.fakes.program.atomic import replace_file
 from drahealth.fakes.waiting import run_until_first
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.up_command.folder import NodeFolder
+from drahealth.suites.up_command.paths import NodePaths
 from drahealth.suites.up_command.state import NodeState
 
 SYNC_FREQUENCY = 10.0
@@ -24,10 +24,7 @@ class UpNode(Protocol):
 
     server: str
     """URL of the API server; set by `start`."""
-    drivers_kubeconfig: Path
-    """For the drivers: with a token, which needs no client library."""
-    kubelet_root: Path
-    device_plugins_dir: Path
+    paths: NodePaths
 
     async def start(self) -> None:
         """Starts the control plane, without waiting. Raises HarnessError."""
@@ -66,9 +63,7 @@ class RealNode:
         )
         self._closing = AsyncExitStack()
         self.server = ""
-        self.drivers_kubeconfig = self._cluster.kubeconfig
-        self.kubelet_root = self._cluster.layout.kubelet_root
-        self.device_plugins_dir = self._cluster.device_plugins_dir
+        self.paths = NodePaths.of(folder.path, reference=False)
 
     async def start(self) -> None:
         async with AsyncExitStack() as stack:
@@ -114,10 +109,10 @@ class ReferenceNode:
     def __init__(self, folder: NodeFolder, gates: Mapping[str, bool]) -> None:
         from drahealth.suites.manager_command.options import Options
 
-        self.kubelet_root = folder.path / "k"
+        self.paths = NodePaths.of(folder.path, reference=True)
         self._folder = folder
         self._options = Options.make(
-            root_dir=self.kubelet_root,
+            root_dir=self.paths.kubelet_root,
             pods=None,
             profile=None,
             node_name=folder.name,
@@ -130,8 +125,6 @@ class ReferenceNode:
         self._started = asyncio.Event()
         self._stop = asyncio.Event()
         self.server = ""
-        self.drivers_kubeconfig = self.kubelet_root / "kubeconfig"
-        self.device_plugins_dir = self.kubelet_root / "device-plugins"
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -140,7 +133,7 @@ class ReferenceNode:
         await run_until_first(self._started.wait(), self.wait())
 
     async def until_ready(self) -> None:
-        text = self.drivers_kubeconfig.read_bytes()
+        text = self.paths.kubeconfig.read_bytes()
         self.server = json.loads(text)["clusters"][0]["cluster"]["server"]
         replace_file(self._folder.kubeconfig, text)
 

@@ -37,7 +37,8 @@ def status_of(folder: NodeFolder) -> Status:
         return Status(folder.name, "starting", "")
     running = state.process is not None and state.process.runs()
     phase = state.phase if running or state.phase in ("stopped", "failed") else "killed"
-    shown = Status(folder.name, phase, state.kubernetes, kubeconfig=str(folder.kubeconfig), problem=state.problem)
+    problem = state.problem or (_why_killed(folder) if phase == "killed" else "")
+    shown = Status(folder.name, phase, state.kubernetes, kubeconfig=str(folder.kubeconfig), problem=problem)
     if not running or state.process is None:
         return shown
     return Status(
@@ -49,6 +50,12 @@ def status_of(folder: NodeFolder) -> Status:
         pid=state.process.pid,
         memory=resident_memory(state.process.pid),
     )
+
+
+def _why_killed(folder: NodeFolder) -> str:
+    """A full disk: then the supervisor could not write why it ended."""
+    full = shutil.disk_usage(folder.path).free < _MB
+    return f"the disk of {folder.path} is full" if full else ""
 
 
 def resident_memory(pid: int) -> int:

@@ -11,7 +11,8 @@ from typing import Any, Literal
 from drahealth.fakes.program.atomic import replace_file
 from drahealth.proto.quoting import one_line
 from drahealth.proto.version import __version__
-from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.up_command.folder import NodeFolder, existing
 from drahealth.suites.up_command.process_identity import ProcessIdentity
 
 FORMAT = 1
@@ -87,3 +88,13 @@ def _remove(folder: Path) -> str:
 def has_state(folder: Path) -> bool:
     """Whether there is a state file, readable or not."""
     return (folder / _NAME).exists()
+
+
+def ready(name: str) -> tuple[NodeFolder, NodeState]:
+    """The folder and the state of a Ready node. Raises ConfigurationError if there is none, HarnessError if it does not
+    run."""
+    folder = existing(name)
+    state = read_state(folder.path)
+    if state is None or state.phase != "ready" or state.process is None or not state.process.runs():
+        raise HarnessError(f"node {name} is not up", f"start it with `drahealth up --name {name}`")
+    return folder, state

@@ -83,7 +83,7 @@ class Supervisor:
             # The slow imports are here because the components, which have other processes, start meanwhile.
             from drahealth.suites.up_command.drivers import drivers_settings, served
 
-            settings = drivers_settings(folder, node, options.inventory or folder.inventory, options.timeline)
+            settings = drivers_settings(folder, node.paths, options.inventory or folder.inventory, options.timeline)
             if options.inventory:
                 shutil.copyfile(options.inventory, folder.inventory)  # the next start uses it, too
             await node.until_registered()

@@ -1,16 +1,19 @@
-"""`drahealth kubectl`: the kubectl of the node's release, with the node's kubeconfig."""
+"""`drahealth kubectl` and `drahealth logs`: kubectl and tail(1) take the place of this process."""
 
 import os
+import shutil
 from collections.abc import Sequence
 
 from rich.console import Console
 
 from drahealth.fakes.control.node_folder import DEFAULT_NODE
-from drahealth.suites.errors import ConfigurationError
+from drahealth.fakes.hints import near
+from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.kubelet.binaries.ensure import ensure_kubectl
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.stage_printer import StagePrinter
-from drahealth.suites.up_command.running import ready
+from drahealth.suites.up_command.folder import NodeFolder
+from drahealth.suites.up_command.state import ready
 
 _NAME = "--name"
 
@@ -36,3 +39,18 @@ def node_and_rest(arguments: Sequence[str]) -> tuple[str, list[str]]:
         case ["--name"]:
             raise ConfigurationError("--name needs the name of a node", "for example --name drahealth")
     return DEFAULT_NODE, list(arguments)
+
+
+def show_log(folder: NodeFolder, component: str | None, *, follow: bool, lines: int | None) -> None:
+    """Replaces this process by tail; without a component it prints their names. Raises HarnessError."""
+    names = sorted(path.stem for path in folder.logs.glob("*.log"))
+    if component is None:
+        print("\n".join(names))  # noqa: T201
+        return
+    if component not in names:
+        raise ConfigurationError(f"node {folder.name} has no log of {component!r}", near(component, names))
+    program = shutil.which("tail")
+    if program is None:
+        raise HarnessError("the program tail is missing", "install coreutils")
+    log = str(folder.logs / f"{component}.log")
+    os.execv(program, ["tail", "-n", "+1" if lines is None else str(lines), *(["-F"] if follow else []), log])

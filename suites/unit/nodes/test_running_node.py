@@ -1,0 +1,82 @@
+"""A node of `drahealth up` as a node for tests. Here it is the reference; `ci/step up` does it with a real kubelet."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drahealth.fakes import CLAIMS, PODS
+from drahealth.suites import ConfigurationError, HarnessError, RunningNode
+from drahealth.suites.unit import command_process
+from drahealth.suites.unit.command_process import COMMAND
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a running node."""
+    folder = Path("/tmp") / tmp_path_factory.mktemp("dh").parent.name.replace("pytest-", "dh-r")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRAHEALTH_STATE", str(folder))
+        patch.delenv("DRAHEALTH_SOCKET", raising=False)
+        done = command_process.run(COMMAND, "up", "--reference")
+        assert done.returncode == 0, done.stderr
+        yield folder
+        command_process.run(COMMAND, "down", "--all")
+        shutil.rmtree(folder)
+
+
+@pytest.mark.usefixtures("state")
+async def test_a_pod_shows_the_health_of_the_devices_of_the_node() -> None:
+    async with RunningNode() as node:
+        driver = await node.driver()
+        pod = await node.run_pod_with_device(driver)
+        await driver.inject("xid/79", "gpu-*")
+        await pod.wait_for_health("gpu-0", "Unhealthy", message="XID 79*")
+        await driver.reset()
+        await pod.wait_for_health("gpu-0", "Healthy")
+
+
+@pytest.mark.usefixtures("state")
+async def test_what_a_test_created_is_deleted_and_the_node_continues() -> None:
+    async with RunningNode() as node:
+        await node.run_pod_with_device(await node.driver())
+    async with RunningNode() as again:
+        claims = [claim for claim in await again.api.list(CLAIMS) if "deletionTimestamp" not in claim["metadata"]]
+        assert (await again.api.list(PODS), claims) == ([], [])
+
+
+@pytest.mark.usefixtures("state")
+async def test_the_kubelet_of_a_running_node_is_not_restarted() -> None:
+    async with RunningNode() as node:
+        with pytest.raises(HarnessError, match="LocalNode"):
+            await node.restart_kubelet()
+
+
+@pytest.mark.usefixtures("state")
+async def test_a_node_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(ConfigurationError, match="there is no node other"):
+        await RunningNode("other").__aenter__()
+
+
+FIXTURES = """
+import asyncio
+
+def test_story(drahealth_node, drahealth_driver):
+    async def story():
+        async with drahealth_node as node, drahealth_driver as driver:
+            assert node.name == "drahealth"
+            pod = await node.run_pod_with_device(driver)
+            await driver.inject("xid/79", "gpu-0")
+            await pod.wait_for_health("gpu-0", "Unhealthy")
+
+    asyncio.run(story())
+"""
+
+
+@pytest.mark.usefixtures("state")
+def test_the_fixtures_use_the_named_node(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FIXTURES)
+    options = ("-p", "no:asyncio", "-p", "no:anyio", "--drahealth-node=drahealth")
+    pytester.runpytest_subprocess(*options).assert_outcomes(passed=1)
+    pytester.runpytest_subprocess(*options, "--drahealth-target=kubelet").assert_outcomes(errors=1)
