@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from drahealth.fakes.control.driver import Returned
 from drahealth.proto.health_apis import RELEASED as APIS
-from drahealth.suites.differential import wire
+from drahealth.suites.differential import full_reports, plugin_generation, wire
 from drahealth.suites.differential.script import (
     Claim,
     DeletePod,
@@ -23,6 +23,7 @@ from drahealth.suites.differential.script import (
     Driver,
     EndStream,
     Garbage,
+    Held,
     Pod,
     Reading,
     Report,
@@ -36,7 +37,7 @@ from drahealth.suites.differential.script import (
     Stop,
     Use,
 )
-from drahealth.suites.differential.validation import find_error
+from drahealth.suites.differential.validation import find_error, held_plugins
 
 _BATCH = 100
 """Scripts that are drawn together. Hypothesis spreads its choices over a batch, and repeats some."""
@@ -49,7 +50,7 @@ _AFTER = 1.0
 _TIMEOUTS = (0, 0, 0, 0, 0, 2, 2, 3, 1, 60, 3600, -1, -(2**63), 2**31, 9223372036, 9223372037, 2**62, 2**63 - 1)
 _HEALTHS = (1, 1, 1, 2, 2, 2, 2, 0, 3, 99, -1, 2**31 - 1)
 _UPDATED = (0, 0, 1, -1, 1767225600, 2**63 - 1, -(2**63))
-_COUNTS = (1,) * 40 + (3, 200, 3000, 16383, 16384, 16500)
+_COUNTS = (1,) * 40 + (3, 200, 3000, 16500)
 _CODES = ("OK", "OK", "UNAVAILABLE", "INTERNAL", "CANCELLED", "RESOURCE_EXHAUSTED", "UNKNOWN", "UNIMPLEMENTED")
 _POOLS = ("p", "p/q", "", "ü", "x" * 300)
 _NAMES = ("r", "q/r", "", "a/b", "gpu-0 ", "名前", "\n", "x" * 300)
@@ -67,6 +68,11 @@ class _State:
     pods: set[int]
     later: set[int]
     reports: list[Report] = field(default_factory=list)
+    plugins: plugin_generation.State = field(default_factory=plugin_generation.State)
+    fills: bool = False
+    """Whether the script has reports near the limit of devices."""
+    full: set[int] = field(default_factory=set)
+    """The drivers that have sent such a report."""
 
 
 def messages() -> st.SearchStrategy[str]:
@@ -129,10 +135,10 @@ def _returned() -> st.SearchStrategy[tuple[Returned, ...]]:
 
 
 @st.composite
-def _pod(draw: st.DrawFn, claims: Sequence[Claim], later: bool) -> Pod:
+def _pod(draw: st.DrawFn, claims: Sequence[Claim], plugins: int, later: bool) -> Pod:
     containers = []
     for _ in range(draw(st.sampled_from((1, 1, 2)))):
-        uses: list[Use] = []
+        uses: list[Use | Held] = draw(plugin_generation.uses(plugins))
         for number, claim in enumerate(claims):
             names = [request.name for request in claim.requests]
             how = draw(st.sampled_from(("all", "all", "requests", "not")))
@@ -144,11 +150,15 @@ def _pod(draw: st.DrawFn, claims: Sequence[Claim], later: bool) -> Pod:
     return Pod(tuple(containers), later)
 
 
+def _held(driver: Driver) -> list[tuple[str, str]]:
+    """The pools and names of the devices that pods can hold."""
+    held = [(driver.pool, device.name) for device in driver.devices if device.returned is None]
+    return held + [(odd.pool, odd.device) for device in driver.devices for odd in device.returned or ()]
+
+
 @st.composite
 def _reading(draw: st.DrawFn, script: Script, number: int) -> Reading:
-    driver = script.drivers[number]
-    held = [(driver.pool, device.name) for device in driver.devices if device.returned is None]
-    held += [(odd.pool, odd.device) for device in driver.devices for odd in device.returned or ()]
+    held = _held(script.drivers[number])
     names = st.tuples(st.sampled_from(_POOLS), st.sampled_from(_NAMES))
     if held:
         names = st.one_of(*[st.sampled_from(held)] * 5, names)
@@ -182,6 +192,14 @@ def _report(draw: st.DrawFn, state: _State, instance: tuple[int, int]) -> Report
 
 
 @st.composite
+def _full_report(draw: st.DrawFn, state: _State, instance: tuple[int, int]) -> Report:
+    number, side = instance
+    says = draw(full_reports.readings(_held(state.script.drivers[number]), number in state.full))
+    state.full.add(number)
+    return Report(number, says, _side(side), pause=full_reports.pause(says))
+
+
+@st.composite
 def _garbage(draw: st.DrawFn, script: Script, driver: int) -> str:
     """Bytes that are not a message, or a message with one wrong byte or without its end. Some are still readable."""
     if draw(st.booleans()):
@@ -198,16 +216,21 @@ def _garbage(draw: st.DrawFn, script: Script, driver: int) -> str:
 @st.composite
 def _step(draw: st.DrawFn, state: _State) -> Step:
     kinds = ["report"] * 12 + ["end", "end", "garbage"] if state.open else []
+    kinds += ["full report"] * 20 if state.open and state.fills else []
     kinds += ["silence"]
     kinds += ["stop"] if state.running else []
     stopped = [(d, i) for d in range(len(state.script.drivers)) for i in (0, 1) if (d, i) not in state.running]
     kinds += ["start"] * 2 if stopped else []
+    kinds += ["plugin"] * 4 * len(state.script.plugins)
     all_run = {driver for driver, _ in state.running} == set(range(len(state.script.drivers)))
-    kinds += ["start pod"] * 3 if state.later and all_run else []
+    ready = sorted(pod for pod in state.later if not held_plugins(state.script, pod) & state.plugins.changed)
+    kinds += ["start pod"] * 3 if ready and all_run else []
     kinds += ["delete pod"] if state.pods and all_run else []
     match draw(st.sampled_from(kinds)):
         case "report":
             return draw(_report(state, draw(st.sampled_from(sorted(state.open)))))
+        case "full report":
+            return draw(_full_report(state, draw(st.sampled_from(sorted(state.open)))))
         case "end":
             driver, side = draw(st.sampled_from(sorted(state.open)))
             code = draw(st.sampled_from(_CODES))
@@ -228,8 +251,10 @@ def _step(draw: st.DrawFn, state: _State) -> Step:
             if _is_served(state.script.drivers[driver]):
                 state.open.add((driver, side))
             return Start(driver, _side(side))
+        case "plugin":
+            return draw(plugin_generation.step(state.plugins, state.script.plugins))
         case "start pod":
-            pod = draw(st.sampled_from(sorted(state.later)))
+            pod = draw(st.sampled_from(ready))
             state.later.discard(pod)
             state.pods.add(pod)
             return StartPod(pod)
@@ -256,7 +281,10 @@ def scripts(draw: st.DrawFn, restarts: bool = False) -> Script:
     """A script. With `restarts`, it restarts the kubelet once."""
     drivers, claims = draw(_drivers_and_claims())
     later = draw(st.sampled_from(((False,), (False,), (False, False), (False, True), (True, False))))
-    set_up = Script(drivers, claims, tuple(draw(_pod(claims, is_later)) for is_later in later))
+    number = draw(plugin_generation.numbers())
+    pods = tuple(draw(_pod(claims, number, is_later)) for is_later in later)
+    plugins = draw(plugin_generation.plugins(number, pods))
+    set_up = Script(drivers, claims, pods, plugins=plugins)
     instances = {(number, 0) for number in range(len(drivers))}
     state = _State(
         set_up,
@@ -264,6 +292,8 @@ def scripts(draw: st.DrawFn, restarts: bool = False) -> Script:
         open={instance for instance in instances if _is_served(drivers[instance[0]])},
         pods={number for number, is_later in enumerate(later) if not is_later},
         later={number for number, is_later in enumerate(later) if is_later},
+        fills=draw(st.sampled_from((False,) * 11 + (True,))),
+        plugins=plugin_generation.State({(number, 0) for number in range(len(plugins))}),
     )
     count = draw(st.sampled_from((3, 4, 5, 6, 7)))
     restart = draw(st.integers(0, count - 1)) if restarts else None
@@ -274,7 +304,7 @@ def scripts(draw: st.DrawFn, restarts: bool = False) -> Script:
             state.open = {i for i in state.running if _is_served(drivers[i[0]])}
         else:
             steps.append(draw(_step(state)))
-    script = Script(drivers, claims, set_up.pods, tuple(steps))
+    script = replace(set_up, steps=tuple(steps))
     assert not find_error(script)
     return script
 

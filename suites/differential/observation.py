@@ -51,7 +51,7 @@ class Played:
 
 
 def shown(status: StatusSeen, names: Mapping[str, str], *, stuck: bool) -> PodShown:
-    """The observation of a pod status. `names` maps names of drivers to names in the script."""
+    """The observation of a pod status. `names` maps names of drivers and device plugins to names in the script."""
     containers: dict[str, Entries] = {}
     for container in status.containers:
         if container.name == FENCE:
@@ -60,7 +60,9 @@ def shown(status: StatusSeen, names: Mapping[str, str], *, stuck: bool) -> PodSh
             containers[container.name] = None
             continue
         containers[container.name] = {
-            entry.name: {_plain(r.resource_id, names): (str(r.health), r.message) for r in entry.resources}
+            _plain(entry.name, names): {
+                _plain(device.resource_id, names): (str(device.health), device.message) for device in entry.resources
+            }
             for entry in container.resources
         }
     return PodShown(status.phase, stuck, containers)

@@ -18,7 +18,7 @@ class WaitTimes:
     receipt: float
     """From a driver's message until the kubelet has processed it."""
     each: float
-    """Added to `receipt` for each device in the message."""
+    """Added to `receipt` for each device in the message. The reference reports its receipts (`receipts`)."""
     rounds: int
     """Number of changes of the fence pod.
 
@@ -51,7 +51,7 @@ REAL = WaitTimes(
     gone=12.0,
 )
 REFERENCE = WaitTimes(
-    receipt=0.1, each=0.00005, rounds=2, settle=0.1, stuck=2.0, reopened=1.5, restarted=20.0, started=5.0, gone=5.0
+    receipt=0.1, each=0.0, rounds=2, settle=0.1, stuck=2.0, reopened=1.5, restarted=20.0, started=5.0, gone=5.0
 )
 
 

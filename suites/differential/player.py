@@ -12,18 +12,26 @@ from drahealth.suites.differential import wire
 from drahealth.suites.differential.lane import Lane, poll
 from drahealth.suites.differential.observation import FENCE, Played, PodShown, Snapshot, shown
 from drahealth.suites.differential.play_clock import PlayClock, WaitTimes
+from drahealth.suites.differential.plugin_player import PluginPlayer
+from drahealth.suites.differential.receipts import LIMIT, Receipts
 from drahealth.suites.differential.script import (
     DeletePod,
+    EndList,
     EndStream,
     Garbage,
+    Held,
+    ListDevices,
     Report,
     RestartKubelet,
     Script,
     Silence,
     Start,
+    StartPlugin,
     StartPod,
     Step,
     Stop,
+    StopPlugin,
+    Use,
 )
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.story import manifests
@@ -36,10 +44,19 @@ Instance = tuple[int, int]
 
 
 class Player:
-    """One play of a script. `restart` restarts the kubelet, which other plays may share."""
+    """One play of a script. `restart` restarts the kubelet, which other plays may share.
+
+    `receipts` has what the kubelet has received, if it can be known.
+    """
 
     def __init__(
-        self, lane: Lane, script: Script, clock: PlayClock, waits: WaitTimes, restart: Callable[[], Awaitable[None]]
+        self,
+        lane: Lane,
+        script: Script,
+        clock: PlayClock,
+        waits: WaitTimes,
+        restart: Callable[[], Awaitable[None]],
+        receipts: Receipts | None = None,
     ) -> None:
         self._lane = lane
         self._target = lane.target
@@ -47,7 +64,9 @@ class Player:
         self._clock = clock
         self._waits = waits
         self._restart = restart
+        self._receipts = receipts
         self._key = secrets.token_hex(3)
+        self._plugins = PluginPlayer(lane, script, self._key)
         self._instances: dict[Instance, DriverControl] = {}
         self._running: set[Instance] = set()
         self._pods: dict[int, str] = {}
@@ -91,7 +110,8 @@ class Player:
                 await self._target.api.delete(DEVICE_CLASSES, self._driver(number))
 
     async def drop_drivers(self) -> None:
-        """Stop all drivers, even if pods remain."""
+        """Stop all drivers and device plugins, even if pods remain."""
+        await self._plugins.drop()
         for control in self._instances.values():
             await control.retire()
             await self._target.drop_driver(control)
@@ -105,6 +125,7 @@ class Player:
         await self._clock.reach("-1 started")
         await asyncio.gather(*(self._start((number, 0)) for number in range(len(script.drivers))))
         await self._clock.mark("-1 started")
+        await self._plugins.start()
         for number, claim in enumerate(script.claims):
             requests = {request.name: (self._driver(request.driver), request.count) for request in claim.requests}
             await api.create(CLAIMS, manifests.claim(namespace, self._name("claim", number), requests))
@@ -118,11 +139,12 @@ class Player:
 
     async def _create_pod(self, number: int) -> None:
         """Create a pod and wait for its allocation, so that each play allocates the same devices."""
+        users = self._script.pods[number].containers
         containers = {
-            f"container-{place}": [(f"claim-{use.claim}", use.request) for use in uses]
-            for place, uses in enumerate(self._script.pods[number].containers)
+            f"container-{place}": [(f"claim-{use.claim}", use.request) for use in uses if isinstance(use, Use)]
+            for place, uses in enumerate(users)
         }
-        used = sorted({use.claim for uses in self._script.pods[number].containers for use in uses})
+        used = sorted({use.claim for uses in users for use in uses if isinstance(use, Use)})
         claims = {f"claim-{claim}": self._name("claim", claim) for claim in used}
         pod = manifests.pod(
             self._lane.namespace,
@@ -131,9 +153,13 @@ class Player:
             {**claims, FENCE: FENCE},
             self._target.workload_image,
         )
+        for container, uses in zip(pod["spec"]["containers"], users, strict=False):  # the fence has no plugin
+            limits = self._plugins.limits(use for use in uses if isinstance(use, Held))
+            container["resources"] |= {"limits": limits} if limits else {}
         self._pods[number] = (await self._target.api.create(PODS, pod))["metadata"]["uid"]
         if not await poll(lambda: self._are_allocated(claims.values()), _START):
             raise HarnessError(f"no allocation by the scheduler within {_START:g} s", await self._target.log_tail())
+        await self._plugins.wait_for_allocations(number)
 
     async def _are_allocated(self, claims: Iterable[str]) -> bool:
         found = await self._target.api.list(CLAIMS, self._lane.namespace)
@@ -152,7 +178,7 @@ class Player:
         control, script = self._instances[instance], self._script.drivers[instance[0]]
         if not script.greets:
             await control.stream_silence()
-        opened = (await control.state()).streams_opened
+        opened, greeted = (await control.state()).streams_opened, self._greeted(instance)
         await control.start()
         self._running.add(instance)
         try:
@@ -160,7 +186,7 @@ class Player:
         except TimeoutError:
             raise HarnessError(f"no driver registration within {_START:g} s", await self._target.log_tail()) from None
         if script.advertised:
-            await self._opened(instance, opened + 1, self._waits.reopened)
+            await self._opened(instance, opened + 1, self._waits.reopened, greeted)
 
     def _options(self, instance: Instance) -> DriverOptions:
         driver = self._script.drivers[instance[0]]
@@ -202,9 +228,9 @@ class Player:
     async def _run_step(self, number: int, step: Step) -> None:
         match step:
             case Report():
-                await self._instances[step.driver, step.instance].stream_send(wire.encode(step.says).hex())
+                await self._send((step.driver, step.instance), wire.encode(step.says).hex())
             case Garbage():
-                await self._instances[step.driver, step.instance].stream_send(step.payload)
+                await self._send((step.driver, step.instance), step.payload)
             case EndStream():
                 await self._instances[step.driver, step.instance].stream_close(step.code)
             case Start():
@@ -214,6 +240,8 @@ class Player:
             case Stop():
                 self._running.discard((step.driver, step.instance))
                 await self._instances[step.driver, step.instance].stop()
+            case ListDevices() | EndList() | StartPlugin() | StopPlugin():
+                await self._plugins.run_step(step)
             case StartPod():
                 await self._create_pod(step.pod)
                 await self._settle_pods()
@@ -225,6 +253,14 @@ class Player:
                 await self._restarted()
                 await self._clock.mark(f"{number} restarted")
 
+    async def _send(self, instance: Instance, payload: str) -> None:
+        control, driver = self._instances[instance], self._driver(instance[0])
+        before = self._receipts.sent(driver) if self._receipts else 0
+        is_open = (await control.state()).streams > 0
+        await control.stream_send(payload)
+        if self._receipts and is_open:
+            await self._receipts.wait_sent(driver, before)
+
     async def _wait_until_deleted(self, pod: int) -> None:
         """Wait until the pod is gone, or the time for it is over: a pod with a rejected final status remains (B-32)."""
         uid = self._pods[pod]
@@ -233,10 +269,14 @@ class Player:
 
     async def _restarted(self) -> None:
         before = {i: (await self._instances[i].state()).streams_opened for i in self._running}
+        greeted = {i: self._greeted(i) for i in self._running}
+        lists = self._plugins.lists_sent()
         await self._restart()
+        await self._plugins.wait_for_lists(lists)
         for (driver, instance), opened in before.items():
             if self._script.drivers[driver].advertised:
-                await self._opened((driver, instance), opened + 1, self._waits.restarted)
+                seconds = self._waits.restarted
+                await self._opened((driver, instance), opened + 1, seconds, greeted[driver, instance])
 
     async def _has_ended(self, instance: Instance, before: DriverState) -> bool:
         """Whether the stream that was open before has ended."""
@@ -244,20 +284,35 @@ class Player:
         return before.streams > 0 and (now.streams == 0 or now.streams_opened > before.streams_opened)
 
     async def _recovered(self, number: int, opened: dict[Instance, int]) -> None:
+        greeted = {instance: self._greeted(instance) for instance in opened}
         await self._clock.pause(RETRY)
         await self._clock.mark(f"{number} retried")
         for instance, count in opened.items():
-            await self._opened(instance, count + 1, self._waits.reopened)
+            await self._opened(instance, count + 1, self._waits.reopened, greeted[instance])
         await asyncio.sleep(self._waits.receipt)
         await self._synced(number, "recovered")
 
-    async def _opened(self, instance: Instance, count: int, seconds: float) -> None:
-        """Wait until this number of streams was opened, for at most `seconds`."""
+    async def _opened(self, instance: Instance, count: int, seconds: float, greeted: int) -> None:
+        """Wait until this number of streams was opened, for at most `seconds`. Then wait for the first report.
 
-        async def are_opened() -> bool:
-            return (await self._instances[instance].state()).streams_opened >= count
+        The reference opens a stream to a single instance unless the last one was rejected, so no limit is guessed.
+        """
+        driver = self._driver(instance[0])
+        is_single = sum(running[0] == instance[0] for running in self._running) == 1
+        receipts = self._receipts
+        if receipts and (not is_single or receipts.is_rejected(driver)):
+            receipts = None
 
-        await poll(are_opened, seconds)
+        async def is_decided() -> bool:
+            is_open = (await self._instances[instance].state()).streams_opened >= count
+            return is_open or (receipts is not None and receipts.is_rejected(driver))
+
+        await poll(is_decided, seconds if receipts is None else LIMIT)
+        if receipts and self._script.drivers[instance[0]].greets:
+            await receipts.wait_greeted(driver, greeted)
+
+    def _greeted(self, instance: Instance) -> int:
+        return self._receipts.greeted(self._driver(instance[0])) if self._receipts else 0
 
     # Looking
 
@@ -282,7 +337,8 @@ class Player:
         self._snapshots.append(Snapshot(number, moment, self._seen(), streams))
 
     def _seen(self) -> dict[str, PodShown]:
-        names = {self._driver(number): f"driver-{number}" for number in range(len(self._script.drivers))}
+        drivers = {self._driver(number): f"driver-{number}" for number in range(len(self._script.drivers))}
+        names = {**drivers, **self._plugins.names}
         seen = {}
         for number, uid in self._pods.items():
             if status := self._lane.status(uid):

@@ -11,6 +11,7 @@ from drahealth.suites.differential.lane import FenceDriver, Lane
 from drahealth.suites.differential.observation import Played
 from drahealth.suites.differential.play_clock import REFERENCE, PlayClock
 from drahealth.suites.differential.player import Player
+from drahealth.suites.differential.receipts import Receipts
 from drahealth.suites.differential.script import Claim, Script
 from drahealth.suites.targets.reference.target import ReferenceTarget
 
@@ -31,13 +32,15 @@ async def play_on_reference(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(target.stop)
         await target.start()
+        receipts = Receipts()
+        await target.enter(alone=False, observe=receipts.observe)
         fences = FenceDriver(target, lanes=1)
         await fences.start()
         stack.push_async_callback(fences.control.crash)
         lane = Lane(fences)
         await lane.start()
         stack.push_async_callback(lane.watch.stop)
-        player = Player(lane, script, PlayClock(target, follow), REFERENCE, target.restart_kubelet)
+        player = Player(lane, script, PlayClock(target, follow), REFERENCE, target.restart_kubelet, receipts)
         stack.push_async_callback(player.drop_drivers)
         return await player.play()
 

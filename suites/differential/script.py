@@ -1,6 +1,6 @@
-"""A script: drivers, claims, pods, and steps. Plain data with a JSON form.
+"""A script: drivers, device plugins, claims, pods, and steps. Plain data with a JSON form.
 
-Drivers, claims and pods are named by their index in the script's lists, so a script is the same in all plays.
+Drivers, plugins, claims and pods are named by their index in the script's lists, so a script is the same in all plays.
 Each step is complete before the next one begins (`player`).
 """
 
@@ -42,6 +42,18 @@ class Driver:
 
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
+class Plugin:
+    """A device plugin. One instance runs at the start, and lists all devices as Healthy.
+
+    `directory`: it has a socket in the registration directory; otherwise it calls the kubelet.
+    """
+
+    devices: tuple[str, ...]
+    directory: bool = False
+
+
+@with_config(_CLOSED)
+@dataclass(frozen=True, slots=True)
 class Request:
     """A request of a claim, for a number of devices of a driver."""
 
@@ -69,10 +81,19 @@ class Use:
 
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
-class Pod:
-    """A pod, with the claims of each container. `later`: a step creates it."""
+class Held:
+    """The devices of a device plugin that a container requests."""
 
-    containers: tuple[tuple[Use, ...], ...]
+    plugin: int
+    count: Annotated[int, Field(ge=1, le=8)] = 1
+
+
+@with_config(_CLOSED)
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod, with the claims and the plugins' devices of each container. `later`: a step creates it."""
+
+    containers: tuple[tuple[Use | Held, ...], ...]
     later: bool = False
 
 
@@ -151,6 +172,56 @@ class Stop:
 
 @with_config(_CLOSED)
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """A device in a device plugin's list, with its health text."""
+
+    device: str
+    health: str = "Healthy"
+
+
+@with_config(_CLOSED)
+@dataclass(frozen=True, slots=True)
+class ListDevices:
+    """One list of a device plugin. It sends the devices in the order of `Plugin.devices`."""
+
+    plugin: int
+    devices: tuple[Listed, ...]
+    instance: Literal[0, 1] = 0
+    step: Literal["list"] = "list"
+
+
+@with_config(_CLOSED)
+@dataclass(frozen=True, slots=True)
+class EndList:
+    """The end of a device plugin's list, without an error. The plugin runs on."""
+
+    plugin: int
+    instance: Literal[0, 1] = 0
+    step: Literal["end-list"] = "end-list"
+
+
+@with_config(_CLOSED)
+@dataclass(frozen=True, slots=True)
+class StartPlugin:
+    """The start and registration of a stopped instance of a device plugin, or of a second one."""
+
+    plugin: int
+    instance: Literal[0, 1] = 0
+    step: Literal["start-plugin"] = "start-plugin"
+
+
+@with_config(_CLOSED)
+@dataclass(frozen=True, slots=True)
+class StopPlugin:
+    """The end of an instance of a device plugin."""
+
+    plugin: int
+    instance: Literal[0, 1] = 0
+    step: Literal["stop-plugin"] = "stop-plugin"
+
+
+@with_config(_CLOSED)
+@dataclass(frozen=True, slots=True)
 class Silence:
     """A pause in seconds. `looks` False skips the sync and the snapshot, so changes show only at the next sync."""
 
@@ -185,8 +256,11 @@ class RestartKubelet:
     step: Literal["restart-kubelet"] = "restart-kubelet"
 
 
+PluginStep = ListDevices | EndList | StartPlugin | StopPlugin
+"""The steps of device plugins."""
+
 Step = Annotated[
-    Report | Garbage | EndStream | Start | Stop | Silence | StartPod | DeletePod | RestartKubelet,
+    Report | Garbage | EndStream | Start | Stop | PluginStep | Silence | StartPod | DeletePod | RestartKubelet,
     Field(discriminator="step"),
 ]
 
@@ -200,6 +274,7 @@ class Script:
     claims: tuple[Claim, ...]
     pods: tuple[Pod, ...]
     steps: tuple[Step, ...] = ()
+    plugins: tuple[Plugin, ...] = ()
 
     @property
     def restarts(self) -> int:

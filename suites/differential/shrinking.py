@@ -10,6 +10,10 @@ from drahealth.suites.differential.script import (
     Driver,
     EndStream,
     Garbage,
+    Held,
+    ListDevices,
+    Plugin,
+    PluginStep,
     Pod,
     Reading,
     Report,
@@ -59,6 +63,8 @@ def _candidates(script: Script) -> Iterator[Script]:
         yield _without_claim(script, number)
     for number in range(len(script.drivers)):
         yield _without_driver(script, number)
+    for number in range(len(script.plugins)):
+        yield _without_plugin(script, number)
     for number, step in enumerate(script.steps):
         for simpler in _simpler_step(step):
             yield replace(script, steps=_put(script.steps, number, simpler))
@@ -71,6 +77,9 @@ def _candidates(script: Script) -> Iterator[Script]:
     for number, driver in enumerate(script.drivers):
         for simpler_driver in _simpler_driver(driver):
             yield replace(script, drivers=_put(script.drivers, number, simpler_driver))
+    for number, plugin in enumerate(script.plugins):
+        for simpler_plugin in _simpler_plugin(plugin):
+            yield replace(script, plugins=_put(script.plugins, number, simpler_plugin))
 
 
 def _fewer_steps(script: Script) -> Iterator[Script]:
@@ -90,12 +99,34 @@ def _without_pod(script: Script, number: int) -> Script:
 
 
 def _without_claim(script: Script, number: int) -> Script:
-    def uses(container: tuple[Use, ...]) -> tuple[Use, ...]:
-        kept = (use for use in container if use.claim != number)
-        return tuple(replace(use, claim=use.claim - (use.claim > number)) for use in kept)
+    def without(use: Use | Held) -> Iterator[Use | Held]:
+        if isinstance(use, Held):
+            yield use
+        elif use.claim != number:
+            yield replace(use, claim=use.claim - (use.claim > number))
 
-    pods = tuple(replace(pod, containers=tuple(map(uses, pod.containers))) for pod in script.pods)
-    return replace(script, claims=_left(script.claims, number), pods=pods)
+    return replace(script, claims=_left(script.claims, number), pods=_with_uses(script, without))
+
+
+def _without_plugin(script: Script, number: int) -> Script:
+    def without(use: Use | Held) -> Iterator[Use | Held]:
+        if isinstance(use, Use):
+            yield use
+        elif use.plugin != number:
+            yield replace(use, plugin=use.plugin - (use.plugin > number))
+
+    steps = [s for s in script.steps if not (isinstance(s, PluginStep) and s.plugin == number)]
+    moved = [replace(s, plugin=s.plugin - 1) if isinstance(s, PluginStep) and s.plugin > number else s for s in steps]
+    pods = _with_uses(script, without)
+    return replace(script, plugins=_left(script.plugins, number), pods=pods, steps=tuple(moved))
+
+
+def _with_uses(script: Script, change: Callable[[Use | Held], Iterator[Use | Held]]) -> tuple[Pod, ...]:
+    """The pods, with `change` of each use in place of it."""
+    return tuple(
+        replace(pod, containers=tuple(tuple(n for use in c for n in change(use)) for c in pod.containers))
+        for pod in script.pods
+    )
 
 
 def _without_driver(script: Script, number: int) -> Script:
@@ -125,6 +156,11 @@ def _simpler_step(step: Step) -> Iterator[Step]:
                 yield replace(step, says=_put(step.says, number, simpler))
     elif isinstance(step, Silence):
         yield replace(step, seconds=0.0)
+    elif isinstance(step, ListDevices):
+        for number, listed in enumerate(step.devices):
+            yield replace(step, devices=_left(step.devices, number))
+            if listed.health not in ("Healthy", "Unhealthy"):
+                yield replace(step, devices=_put(step.devices, number, replace(listed, health="Unhealthy")))
 
 
 def _simpler_reading(reading: Reading) -> Iterator[Reading]:
@@ -144,14 +180,23 @@ def _simpler_pod(pod: Pod) -> Iterator[Pod]:
     for number, container in enumerate(pod.containers):
         if len(pod.containers) > 1:
             yield replace(pod, containers=_left(pod.containers, number))
-        for place in range(len(container)):
+        for place, use in enumerate(container):
             yield replace(pod, containers=_put(pod.containers, number, _left(container, place)))
+            if isinstance(use, Held) and use.count > 1:
+                fewer = _put(container, place, replace(use, count=1))
+                yield replace(pod, containers=_put(pod.containers, number, fewer))
 
 
 def _simpler_claim(claim: Claim) -> Iterator[Claim]:
     for number, request in enumerate(claim.requests):
         yield replace(claim, requests=_left(claim.requests, number))
         yield replace(claim, requests=_put(claim.requests, number, replace(request, count=1)))
+
+
+def _simpler_plugin(plugin: Plugin) -> Iterator[Plugin]:
+    yield replace(plugin, directory=False)
+    for number in range(len(plugin.devices)):
+        yield replace(plugin, devices=_left(plugin.devices, number))
 
 
 def _simpler_driver(driver: Driver) -> Iterator[Driver]:

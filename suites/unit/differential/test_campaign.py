@@ -23,7 +23,7 @@ async def campaign(subject: Profile, reference: Profile, *scripts: Script) -> li
 
 
 async def test_a_profile_has_no_difference_from_itself() -> None:
-    outcomes = await campaign(V1_37, V1_37, *generate(3, 8))
+    outcomes = await campaign(V1_37, V1_37, *generate(3, 6))
     assert [line for outcome in outcomes for line in format_outcome(outcome)] == []
 
 

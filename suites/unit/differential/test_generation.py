@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drahealth.suites.differential.generation import generate, scripts
-from drahealth.suites.differential.script import Report, Script
+from drahealth.suites.differential.script import EndList, ListDevices, Report, Script, StartPlugin, StopPlugin
 from drahealth.suites.differential.validation import find_error
 
 
@@ -24,6 +24,22 @@ def test_all_scripts_differ() -> None:
 
 def test_one_script_in_fifteen_restarts_the_kubelet() -> None:
     assert [script.restarts for script in generate(3, 30)] == ([0] * 14 + [1]) * 2
+
+
+def test_device_plugins_take_part_with_every_kind_of_step() -> None:
+    steps = [step for script in generate(3, 60) for step in script.steps]
+    assert {type(step) for step in steps} >= {ListDevices, EndList, StartPlugin, StopPlugin}
+
+
+def test_names_are_replaced_in_a_full_list() -> None:
+    reports = [step for script in generate(3, 60) for step in script.steps if isinstance(step, Report)]
+    full = [[r.device for r in report.says if r.pool == "full"] for report in reports if devices(report) > 16000]
+    assert ["kept"] in full
+    assert any({"kept", "new"} <= set(names) for names in full)
+
+
+def devices(report: Report) -> int:
+    return sum(reading.count for reading in report.says)
 
 
 @given(st.booleans().flatmap(scripts))

@@ -13,6 +13,7 @@ from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.unit.differential.scripts import dump_script, script, unhealthy
 
 PLAIN = json.loads(dump_script(script(unhealthy())))
+ONE_PLUGIN = {"plugins": [{"devices": ["a"]}]}
 
 
 @given(scripts())
@@ -42,6 +43,24 @@ def test_records_and_scripts_are_both_read(tmp_path: Path) -> None:
         ({"steps": [{"step": "start", "driver": 0}]}, "step 0: instance 0 of driver 0 runs"),
         ({"steps": [{"step": "start-pod", "pod": 0}]}, "step 0: pod 0 cannot be started or deleted now"),
         ({"claims": []}, "pod 0 uses a claim"),
+        ({"plugins": [{"devices": ["a", "a"]}]}, "plugin 0 has two devices with the same id"),
+        ({"pods": [{"containers": [[{"plugin": 0}]]}]}, "pod 0 uses a claim, request or device plugin"),
+        ({**ONE_PLUGIN, "pods": [{"containers": [[{"plugin": 0, "count": 2}]]}]}, "plugin 0 has too few devices"),
+        (
+            {**ONE_PLUGIN, "pods": [{"containers": [[{"plugin": 0}, {"plugin": 0}]]}]},
+            "the same claim or device plugin twice",
+        ),
+        ({"steps": [{"step": "end-list", "plugin": 0}]}, "step 0 names device plugin 0, which does not exist"),
+        ({**ONE_PLUGIN, "steps": [{"step": "start-plugin", "plugin": 0}]}, "step 0: instance 0 of plugin 0 runs"),
+        ({**ONE_PLUGIN, "steps": [{"step": "list", "plugin": 0, "devices": [{"device": "b"}]}]}, "step 0 lists"),
+        (
+            {
+                **ONE_PLUGIN,
+                "pods": [{"containers": [[{"plugin": 0}]], "later": True}],
+                "steps": [{"step": "end-list", "plugin": 0}, {"step": "start-pod", "pod": 0}],
+            },
+            "step 1: pod 0 starts after a change of its device plugin",
+        ),
     ],
 )
 def test_an_invalid_script_gives_a_one_line_error(changed: dict[str, object], says: str) -> None:

@@ -34,6 +34,8 @@ FOUND_BY = {
     "heartbeats-notify-no-pods": "device_id",
     "message-truncated-inside-a-character": "message_cut",
     "names-joined": "names_joined",
+    "names-replaced-in-a-full-list": "devices_per_driver",
+    "device-plugin-lists": "unlisted_device",
     "empty-and-long-names": "whole_claim",
     "one-id-for-two-devices": "duplicate_id_shows",
     "rejected-pod-is-not-deleted": "message_cut",
@@ -43,6 +45,7 @@ FOUND_BY = {
     "stream-ends": "device_id",
     "timeout-wraps": "timeouts_wrap",
     "too-many-devices": "devices_per_driver",
+    "two-device-plugins": "resource_plugins",
     "two-instances": "watches",
 }
 """The field of the profile by which each record distinguishes the KEP from the release."""
