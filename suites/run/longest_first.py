@@ -10,15 +10,26 @@ from importlib import resources
 import pytest
 
 from drahealth.suites.run.scenario import scenario_of
+from drahealth.suites.targets.definition import TargetDefinition
 
 _CHUNK = 1
 """The number of scenarios that a process gets at once. A process that is slow then delays no other scenario."""
 
 
-def sort_longest_first(items: list[pytest.Item], target: str) -> None:
-    """Sorts scenarios; those of the same duration, and other tests, keep their order."""
-    usual = seconds().get(target, {})
-    items.sort(key=lambda item: -usual.get(_name(item), 0))
+def sort_longest_first(items: list[pytest.Item], target: TargetDefinition) -> None:
+    """Sorts scenarios; those of the same duration, and other tests, keep their order.
+
+    If scenarios overlap on the target, those that cannot come first: the others then follow one another.
+    """
+    usual = seconds().get(target.name, {})
+
+    def place(item: pytest.Item) -> tuple[bool, int]:
+        found = scenario_of(getattr(item, "function", None))
+        if found is None:
+            return True, 0
+        return target.overlaps and not found.is_exclusive, -usual.get(found.name, 0)
+
+    items.sort(key=place)
 
 
 def distribute_evenly(config: pytest.Config) -> None:
@@ -33,8 +44,3 @@ def seconds() -> Mapping[str, Mapping[str, int]]:
     text = resources.files("drahealth.suites.run").joinpath("long_scenarios.toml").read_text(encoding="utf-8")
     found: dict[str, dict[str, int]] = tomllib.loads(text)
     return found
-
-
-def _name(item: pytest.Item) -> str:
-    found = scenario_of(getattr(item, "function", None))
-    return found.name if found else ""

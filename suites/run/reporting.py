@@ -64,7 +64,11 @@ class Reporting:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Sort in a process of a distributed run. A random order that the user wants is made later."""
         if hasattr(self._config, "workerinput"):
-            sort_longest_first(items, self._session.options.target)
+            sort_longest_first(items, self._session.options.definition)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+        self._session.start_ahead(item, nextitem)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -82,6 +86,8 @@ class Reporting:
             item.user_properties += [("requirement", name) for name in scenario.requirements]
         problem = _error_text(report, call)
         played = item.stash.get(PLAYED, None)
+        if call.when == "call" and played:
+            report.duration = played.node.seconds  # it may have started before the call
         outcome: Outcome = "passed"
         if report.failed:
             self._session.failed = True
@@ -101,7 +107,7 @@ class Reporting:
                 title=f"{scenario.title} {which}".rstrip(),
                 requirements=scenario.requirements,
                 outcome=outcome,
-                seconds=round(call.duration, 3),
+                seconds=round(report.duration, 3),
                 known_issues=tuple(sorted({issue.id for issue in played.known_issues})) if played else (),
                 broken=_broken(scenario, call, played),
                 problem=problem,

@@ -11,7 +11,7 @@ For pytest, the decorated function is synchronous, so no plugin for asynchronous
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from types import MappingProxyType
 from typing import Any, Never
 
@@ -40,6 +40,11 @@ class Scenario:
     def all_needs(self) -> frozenset[Capability]:
         """Its own needs, and those of its requirements."""
         return frozenset(self.needs).union(*(requirements()[name].needs for name in self.requirements))
+
+    @property
+    def is_exclusive(self) -> bool:
+        """It disrupts every pod on its node, so no other one may run there at the same time."""
+        return any(capability.exclusive for capability in self.all_needs)
 
     def beyond(self, health_api: HealthApi | None, missing: Mapping[Capability, str] = EVERYTHING) -> tuple[str, ...]:
         """Its requirements that need more than this health API carries, or a capability that is `missing`.
@@ -90,7 +95,7 @@ def scenario(
     def declare(story: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         @wraps(story)
         def run(**fixtures: Any) -> None:
-            fixtures["node"].play(story(**fixtures))
+            fixtures["node"].play(partial(story, **fixtures))
 
         name = story.__name__
         title = name.removeprefix("test_").replace("_", " ")

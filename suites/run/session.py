@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import TypeVar
 
 import pytest
@@ -16,6 +17,7 @@ from drahealth.suites.judging.ledger import KnownIssue
 from drahealth.suites.run.distribution import WorkerEnvironment, request, shared_file
 from drahealth.suites.run.health_api_runs import health_api_of
 from drahealth.suites.run.options import Options
+from drahealth.suites.run.overlap import Overlap
 from drahealth.suites.run.scenario import Scenario, scenario_of
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.definition import Launch
@@ -50,6 +52,8 @@ class Session:
         logging.getLogger("drahealth").addHandler(logging.NullHandler())
         self._print_stage = StagePrinter(Console(stderr=True, highlight=False))
         self._runner = asyncio.Runner()
+        self._overlap = Overlap()
+        self._next_overlaps = False
         self._target: Target | None = None
         self._shared = shared_file(config)
         self._environment: WorkerEnvironment | None = None
@@ -109,6 +113,7 @@ class Session:
             self.run(self._with_progress(target.start()))
         except BaseException as error:
             self._failure = error if isinstance(error, Exception) else None
+            self.run(self._overlap.close())
             if target:
                 self.run(self._with_progress(target.stop()))
             raise
@@ -146,12 +151,40 @@ class Session:
         return self._runner.run(do())
 
     def begin(self, item: pytest.Item) -> Node:
-        """Create a node for a test, with its namespace."""
+        """Create a node for a test, with its namespace. A test that has been started ahead has its node."""
+        if node := self._overlap.started(item):
+            self.run(self._overlap.begun(node))
+            return node
+        if not self._may_overlap(item):
+            self.run(self._overlap.cleaned())
+        node = self._new_node(item)
+        self.run(node.begin())
+        return node
+
+    def start_ahead(self, item: pytest.Item, next_item: pytest.Item | None) -> None:
+        """`item` is about to run. If both may overlap, the scenario of the next test starts now, too."""
+        self._next_overlaps = next_item is not None and self._may_overlap(item) and self._may_overlap(next_item)
+        if next_item and self._next_overlaps and self._target:
+            story = next_item.function.__wrapped__  # type: ignore[attr-defined]
+            self._overlap.start(next_item, self._new_node(next_item), story, self._runner.get_loop())
+
+    def _may_overlap(self, item: pytest.Item) -> bool:
+        """Whether the scenario can run beside others on its node."""
+        found = scenario_of(getattr(item, "function", None))
+        return (
+            self.options.definition.overlaps
+            and isinstance(item, pytest.Function)
+            and found is not None
+            and not found.is_exclusive
+            and not item.get_closest_marker("skip")
+            and list(signature(item.function).parameters) == ["node"]
+        )
+
+    def _new_node(self, item: pytest.Item) -> Node:
         scenario = scenario_of(getattr(item, "function", None)) or Scenario(item.name, (), item.name)
         checked, health_api = scenario.requirements, health_api_of(item, self.options)
         node = Node(self.target, scenario.title, checked, self.run, needs=scenario.all_needs, health_api=health_api)
         item.stash[PLAYED] = Played(scenario, node, node.deviations, node.stale)
-        self.run(node.begin())
         return node
 
     def has_scenarios(self) -> None:
@@ -160,7 +193,12 @@ class Session:
             request(self._shared)
 
     def finish(self, node: Node) -> None:
-        self.run(node.finish())
+        """Clean up after a test. If the next one overlaps, it need not wait for the end of the cleanup."""
+        if self._next_overlaps:
+            self.run(self._overlap.clean(node))
+        else:
+            self.run(self._overlap.cleaned())
+            self.run(node.finish())
 
     def log_tail(self) -> str:
         """The last log lines of the target, for the report of a failure."""

@@ -22,7 +22,7 @@ class Disruptions:
         self.history = History()
         self.gates_on = True
         """The feature gate is on in the API server and in the kubelet."""
-        self._title = title
+        self.title = title
         self._needs = needs
         self._api_server_is_stopped = False
         self._kubelet_is_stopped = False
@@ -90,7 +90,7 @@ class Disruptions:
     def _use(self, capability: Capability) -> None:
         if capability not in self._needs:
             raise HarnessError(
-                f"scenario {self._title!r} uses the capability {capability.value} but does not declare it",
+                f"scenario {self.title!r} uses the capability {capability.value} but does not declare it",
                 f'add needs=("{capability.value}",) to @scenario',
             )
 

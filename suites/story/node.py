@@ -1,6 +1,8 @@
 """The node of a scenario. Each scenario has its own, with a namespace and a history."""
 
+import asyncio
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, suppress
 from functools import partial
@@ -66,7 +68,10 @@ class Node(Disruptions):
         """Remarks on a story that passed, one line each."""
         self.status_changes: list[str] = []
         """The health that its pods showed, one line for each changed device."""
+        self.seconds = 0.0
+        """The duration of the scenario."""
         self._run = run
+        self._started: asyncio.Task[None] | None = None
         self._judge = RequirementChecks(target.profile.name, title, requirements, self.log)
         self._watch = PodWatch(target.api, self.namespace, self.history)
         self._made = Cleanup(target, self.namespace, self._watch, self.history)
@@ -85,9 +90,16 @@ class Node(Disruptions):
         """Known issues with `happens = "always"` that did not happen."""
         return self._judge.stale
 
-    def play(self, story: Awaitable[None]) -> None:
-        """Run the scenario, then check the invariants on its history. Raises Violation, HarnessError."""
-        self._run(self._play(story))
+    def play(self, story: Callable[[], Awaitable[None]]) -> None:
+        """Run the scenario, then check the invariants on its history. Raises Violation, HarnessError.
+
+        A scenario that has been started is only awaited.
+        """
+        self._run(self._started or self._play(story()))
+
+    def start(self, story: Callable[[], Awaitable[None]]) -> None:
+        """Start the scenario before `play`, beside another one. Needs a running event loop."""
+        self._started = asyncio.create_task(self._play(story()), name=self.title)
 
     async def begin(self) -> None:
         """Create the namespace on the target. After ApiError or HarnessError, the target is clean."""
@@ -105,7 +117,10 @@ class Node(Disruptions):
 
     async def finish(self) -> None:
         """Restore the target. Raises HarnessError if the cleanup fails."""
-        async with time_limit(f"the cleanup of {self._title!r} did not end"):
+        if self._started:
+            self._started.cancel()  # no effect if it has ended
+            await asyncio.wait([self._started])
+        async with time_limit(f"the cleanup of {self.title!r} did not end"):
             await self._end()
 
     async def _end(self) -> None:
@@ -332,11 +347,15 @@ class Node(Disruptions):
         return {**only_health_api(self._health_api), **options}
 
     async def _play(self, story: Awaitable[None]) -> None:
-        async with time_limit(f"{self._title!r} did not end", self.time_limit):
-            await story
-            await self._wait_for_convergence()
-            await self._wait_for_stream_end()
-            await self.target.observe_writes()
+        began = time.monotonic()
+        try:
+            async with time_limit(f"{self.title!r} did not end", self.time_limit):
+                await story
+                await self._wait_for_convergence()
+                await self._wait_for_stream_end()
+                await self.target.observe_writes(self.namespace, self.history.observe)
+        finally:
+            self.seconds = time.monotonic() - began
         found = self._evidence.violations()
         for requirement, violations in ((name, found[name]) for name in found if name not in self.unjudged):
             with self.judging(requirement, "holds throughout"):

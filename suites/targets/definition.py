@@ -89,6 +89,8 @@ class TargetDefinition:
     """Resident memory of a node in MB, for a target whose workers each have a node of their own; 0: very little."""
     is_busy: bool = False
     """Its scenarios keep a processor busy instead of waiting, so a whole run has a process for each processor."""
+    overlaps: bool = False
+    """Scenarios can overlap on a node, unless they disrupt it: the next one starts before the last one has ended."""
     examine: Callable[[Values, Progress], Iterator[Check]] | None = None
     """Yields the checks of `drahealth doctor` one by one; None: the target runs wherever Python runs."""
     clean: Callable[[bool, Progress], tuple[list[str], list[str]]] | None = None

@@ -84,9 +84,9 @@ class Target(Protocol):
     async def prepare_namespace(self, namespace: str) -> None:
         """Prepares a new namespace so that pods can be made in it."""
 
-    async def observe_writes(self) -> None:
-        """Sends the writes of Pod statuses since `enter` to the observer, unless they were sent at once. Targets
-        that do not see them send none.
+    async def observe_writes(self, namespace: str, observe: Observe) -> None:
+        """Sends the writes of Pod statuses in this namespace to `observe`, unless they were sent at once. Targets that
+        do not see them send none.
         """
 
     async def leave(self) -> None:

@@ -91,7 +91,7 @@ class KindTarget:
             if error.reason != "AlreadyExists":
                 raise
 
-    async def observe_writes(self) -> None:
+    async def observe_writes(self, namespace: str, observe: Observe) -> None:
         """Nothing: the API server of the cluster is not asked for them."""
 
     async def leave(self) -> None:

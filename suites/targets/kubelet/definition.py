@@ -37,5 +37,6 @@ DEFINITION = TargetDefinition(
     missing={Capability.ADVANCE_TIME: "a real kubelet reads the clock of the machine"},
     configure=_configure,
     node_memory=700,
+    overlaps=True,
     examine=_examine,
 )

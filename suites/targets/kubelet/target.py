@@ -17,11 +17,10 @@ from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import SystemClock
-from drahealth.proto.events import Observe, Record, ignore
+from drahealth.proto.events import Observe, Record
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
 from drahealth.suites.targets.gates import feature_gates
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
-from drahealth.suites.targets.kubelet.node.audit import AuditLog
 from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import Opened, Window
@@ -55,7 +54,6 @@ class KubeletTarget:
         self._cluster: LocalCluster | None = None
         self._client: KubeClient | None = None
         self._drivers: Drivers | None = None
-        self._observe: Observe = ignore
 
     async def start(self) -> None:
         self._run = run = RunDirectory.create()
@@ -117,12 +115,10 @@ class KubeletTarget:
 
     async def enter(self, *, alone: bool, observe: Observe) -> None:
         """No other process uses the node, so there is nothing to wait for."""
-        self._observe = observe
-        self._audit.skip()
 
-    async def observe_writes(self) -> None:
-        for write in self._audit.status_writes():
-            self._observe(write)
+    async def observe_writes(self, namespace: str, observe: Observe) -> None:
+        for write in self._started.audit.status_writes(namespace):
+            observe(write)
 
     async def prepare_namespace(self, namespace: str) -> None:
         """Nothing: no admission plugin asks for anything."""
@@ -181,10 +177,6 @@ class KubeletTarget:
         if not self._cluster:
             return ""
         return "\n".join(f"{name}:\n{self._cluster.tail(name)}" for name in ("kubelet", "kube-apiserver"))
-
-    @property
-    def _audit(self) -> AuditLog:
-        return self._started.audit
 
     @property
     def _started(self) -> LocalCluster:

@@ -128,7 +128,7 @@ class ReferenceTarget:
     async def prepare_namespace(self, namespace: str) -> None:
         """Nothing: no admission plugin asks for anything."""
 
-    async def observe_writes(self) -> None:
+    async def observe_writes(self, namespace: str, observe: Observe) -> None:
         """Nothing: an API server in memory sends each write at once; a real one is not asked for them."""
 
     async def leave(self) -> None:

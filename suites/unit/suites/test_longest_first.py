@@ -1,5 +1,6 @@
 """The order and the distribution of scenarios over several processes."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ from drahealth.suites.commands.worker_count import MOST, worker_count
 from drahealth.suites.run import longest_first
 from drahealth.suites.run.catalogue import scenarios
 from drahealth.suites.run.longest_first import distribute_evenly, seconds, sort_longest_first
+from drahealth.suites.targets.definition import TargetDefinition
 from drahealth.suites.targets.kubelet.definition import DEFINITION as KUBELET
 from drahealth.suites.targets.reference.definition import DEFINITION as REFERENCE
 
@@ -21,16 +23,27 @@ def items(*names: str) -> list[Any]:
 
 @pytest.fixture
 def usual(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Three scenarios, of which the last two take 2 s and 9 s on a real kubelet."""
-    names = [scenario.name for scenario in scenarios()][:3]
-    monkeypatch.setattr(longest_first, "seconds", lambda: {"kubelet": {names[1]: 2, names[2]: 9}})
-    return names
+    """Three scenarios. The first one takes 1 s on a real kubelet, the second one 2 s and disrupts its node, the third
+    one 9 s.
+    """
+    disruptive, *_ = [scenario.name for scenario in scenarios() if scenario.is_exclusive]
+    first, last, *_ = [scenario.name for scenario in scenarios() if not scenario.is_exclusive]
+    monkeypatch.setattr(longest_first, "seconds", lambda: {"kubelet": {first: 1, disruptive: 2, last: 9}})
+    return [first, disruptive, last]
 
 
-@pytest.mark.parametrize(("target", "order"), [("kubelet", (2, 1, 3, 0)), ("reference", (3, 0, 1, 2))])
-def test_the_longest_scenarios_of_a_target_come_first(usual: list[str], target: str, order: tuple[int, ...]) -> None:
-    given = ["test_other", *usual]
-    found = items(*given)
+@pytest.mark.parametrize(
+    ("target", "order"),
+    [
+        (REFERENCE, (0, 1, 2, 3)),
+        (KUBELET, (1, 2, 0, 3)),  # the first one disrupts its node
+        (replace(KUBELET, overlaps=False), (2, 1, 0, 3)),
+    ],
+)
+def test_the_longest_scenarios_of_a_target_come_first(
+    usual: list[str], target: TargetDefinition, order: tuple[int, ...]
+) -> None:
+    found = items(*usual, "test_other")
     sort_longest_first(found, target)
     names = [*usual, "test_other"]
     assert [item.name for item in found] == [names[number] for number in order]

@@ -47,8 +47,15 @@ def test_empty_lists_of_a_pod_and_its_containers_are_found_once() -> None:
     assert found == ["pod pod-1", "container main of pod pod-1"]
 
 
-def entry(code: int = 200, user: str = "system:node:node-a", message: str = "") -> dict[str, Any]:
-    target = {"resource": "pods", "subresource": "status", "name": "pod-1", "uid": "uid-of-pod-1"}
+def entry(code: int = 200, user: str = "system:node:node-a", message: str = "", namespace: str = "n") -> dict[str, Any]:
+    target = {
+        "resource": "pods",
+        "subresource": "status",
+        "namespace": namespace,
+        "name": "pod-1",
+        "uid": "uid-of-pod-1",
+    }
+    target |= {"name": "pod-1", "uid": "uid-of-pod-1"}
     return {"user": {"username": user}, "objectRef": target, "responseStatus": {"code": code, "message": message}}
 
 
@@ -70,11 +77,15 @@ def test_an_entry_of_the_audit_log_is_a_write_if_a_kubelet_made_it(
 def test_an_audit_log_is_read_from_where_it_was_left_and_by_whole_lines(tmp_path: Path) -> None:
     path, line = tmp_path / "audit.log", json.dumps(entry())
     log = AuditLog(path)
-    assert list(log.status_writes()) == []
+    assert log.status_writes("n") == []
     path.write_text(f"{line}\n{line}\n{line[:20]}")
-    assert len(list(log.status_writes())) == 2
+    assert len(log.status_writes("n")) == 2
     path.write_text(f"{line}\n{line}\n{line}\n{line}\n")
-    assert len(list(log.status_writes())) == 2
-    path.write_text(path.read_text() + f"{line}\n")
-    log.skip()
-    assert list(log.status_writes()) == []
+    assert len(log.status_writes("n")) == 2
+
+
+def test_the_writes_of_a_namespace_are_those_of_its_own_pods(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    path.write_text("".join(f"{json.dumps(entry(namespace=name))}\n" for name in ("n", "other", "n")))
+    log = AuditLog(path)
+    assert [len(log.status_writes(name)) for name in ("n", "other", "third", "n")] == [2, 1, 0, 0]

@@ -1,6 +1,7 @@
 """The audit log of the API server: the writes of Pod statuses by kubelets."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,13 +35,14 @@ class AuditLog:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read = 0
+        self._writes: defaultdict[str, list[StatusWritten]] = defaultdict(list)
 
-    def skip(self) -> None:
-        """Ignore all writes so far."""
-        self._read = self._path.stat().st_size if self._path.exists() else 0
+    def status_writes(self, namespace: str) -> list["StatusWritten"]:
+        """The writes of Pod statuses in this namespace since the last call for it."""
+        self._read_on()
+        return self._writes.pop(namespace, [])
 
-    def status_writes(self) -> Iterator["StatusWritten"]:
-        """The writes of Pod statuses since the last call."""
+    def _read_on(self) -> None:
         if not self._path.exists():
             return
         with self._path.open("rb") as log:
@@ -49,7 +51,8 @@ class AuditLog:
                 if not line.endswith(b"\n"):
                     return  # the API server is writing it
                 self._read += len(line)
-                yield from status_write(json.loads(line))
+                entry = json.loads(line)
+                self._writes[entry["objectRef"].get("namespace", "")] += status_write(entry)
 
 
 def status_write(entry: dict[str, Any]) -> Iterator["StatusWritten"]:
