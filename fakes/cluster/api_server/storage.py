@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Literal, cast
 
 from drahealth.fakes.cluster.api import Kind, Object
@@ -147,7 +148,9 @@ class Storage:
         oldest = self._history[0].revision if self._history else self.revision + 1
         if since < oldest - 1:
             raise refusals.expired(since, oldest)
-        return [change for change in self._history if change.kind == kind and change.revision > since]
+        # Most watches continue close to the end of a long history.
+        newer = list(takewhile(lambda change: change.revision > since, reversed(self._history)))
+        return [change for change in reversed(newer) if change.kind == kind]
 
     def _stamped(self, obj: Object) -> Object:
         self.revision += 1

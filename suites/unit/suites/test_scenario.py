@@ -17,9 +17,9 @@ class Player:
     """The part of a node that the decorator uses."""
 
     def __init__(self) -> None:
-        self.stories: list[Awaitable[None]] = []
+        self.stories: list[Callable[[], Awaitable[None]]] = []
 
-    def play(self, story: Awaitable[None]) -> None:
+    def play(self, story: Callable[[], Awaitable[None]]) -> None:
         self.stories.append(story)
 
 
@@ -48,7 +48,7 @@ async def test_the_node_plays_the_story_with_all_fixtures() -> None:
     player = Player()
     declared(told)(node=player, other=7)
     assert told == []
-    await player.stories[0]
+    await player.stories[0]()
     assert told == [player, 7]
 
 
