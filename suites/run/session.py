@@ -169,10 +169,14 @@ class Session:
             self._overlap.start(next_item, self._new_node(next_item), story, self._runner.get_loop())
 
     def _may_overlap(self, item: pytest.Item) -> bool:
-        """Whether the scenario can run beside others on its node."""
+        """Whether the scenario can run beside others on its node.
+
+        None can if the kubelet confuses devices of device plugins with the same id (D-05), here of two scenarios.
+        """
         found = scenario_of(getattr(item, "function", None))
         return (
             self.options.definition.overlaps
+            and self.options.profile.owner_by_resource
             and isinstance(item, pytest.Function)
             and found is not None
             and not found.is_exclusive
