@@ -5,6 +5,7 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from drahealth.fakes.cluster.api_server.gates import KEP_RULES
 from drahealth.manager.profile import KEP
 
 RULES = {
@@ -15,6 +16,8 @@ RULES = {
     "texts give no number for them. Whether there is a pause, a limit or an attempt at all is changed.",
     "releases": "Code that only the profiles of releases run. The comparison with the profile itself is changed.",
     "a kill": "Functions by which the reference acts as if its process had been killed.",
+    "the end": "Functions that end the whole reference, or wait for it. The process of a kubelet just ends, and the "
+    "scenarios kill it.",
 }
 """The rules by name, each with its sentence."""
 
@@ -28,12 +31,18 @@ _FOR_LOGS = {
 _SPEED = {
     *("GATHERING", "RESTING", "AGAIN", "INTERVAL", "_RESCAN", "_FIRST_RETRY", "_LAST_RETRY", "pause", "_CHANNEL"),
     *("CALL_LIMIT", "CONNECT_LIMIT", "DIAL_LIMIT", "INFO_LIMIT", "NOTIFY_LIMIT", "GRACE", "perf_counter"),
+    *("_GRACE", "_TRIES"),
 }
 """Names of pauses and time limits, and of the clock that only measures how long something took."""
 _SPEED_ARGUMENTS = ("debounce", "step", "rust_timeout", "yield_on_timeout")
 _KILL = {"abandon", "kill", "_is_abandoned"}
 """Names of functions that act as a kill, and of what they leave behind."""
-_FOR_RELEASES = {"turned", "MAP_SLOTS", "_wrapped", "_SECOND"}
+_ENDS = {
+    *("DeviceManager.stop", "DeviceManager.__aenter__", "DeviceManager.__aexit__", "DeviceManager.saved"),
+    *("DraManager.close", "DraManager.saved", "DevicePluginManager.close", "Plugins.close", "KubeletSocket.stop"),
+    *("RegistrationDirectory.stop", "HealthFile.close", "HealthFile.written", "PodDevices.close", "PodWorkers.stop"),
+}
+_FOR_RELEASES = {"turned", "MAP_SLOTS", "_wrapped", "_SECOND", "_has_field", "_has_message", "_without_pod_field"}
 """Names that only branches for profiles of releases use."""
 
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {ast.Eq: operator.eq, ast.NotEq: operator.ne}
@@ -66,6 +75,11 @@ def is_left_out(node: ast.AST) -> bool:
     return False
 
 
+def ends_the_reference(function: str) -> bool:
+    """Whether the function with this qualified name is left out, because it ends the whole reference."""
+    return function in _ENDS
+
+
 _UNSEEN = _FOR_LOGS | _SPEED | _FOR_RELEASES | _KILL
 _PREFIXES = ("_log_", "_observe_")
 
@@ -84,6 +98,8 @@ def children(node: ast.AST) -> Iterator[ast.AST]:
                 yield value
                 if (known := _known(value)) is not _MISSING and bool(known) is isinstance(op, ast.Or):
                     return
+        case ast.Call(func=ast.Attribute(attr="sleep"), args=[ast.Constant()]):
+            return
         case ast.AnnAssign(annotation=annotation):
             yield from (child for child in ast.iter_child_nodes(node) if child is not annotation)
         case _:
@@ -100,6 +116,8 @@ def _known(test: ast.expr) -> Any:
     match test:
         case ast.Attribute(value=ast.Attribute(attr="profile" | "_profile") | ast.Name(id="profile"), attr=name):
             return getattr(KEP, name, _MISSING)
+        case ast.Attribute(value=ast.Attribute(attr="rules") | ast.Name(id="rules"), attr=name):
+            return getattr(KEP_RULES, name, _MISSING)
         case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=value)]) if type(op) in _COMPARED:
             known = _known(left)
             return _MISSING if known is _MISSING else _COMPARED[type(op)](known, value)

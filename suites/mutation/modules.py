@@ -15,10 +15,10 @@ ROOT = Path(__file__).resolve().parents[2]
 _LEFT_OUT = (
     *("manager/__init__.py", "manager/profile.py", "fakes/cluster/pod_worker/__init__.py"),
     *("manager/connection.py", "fakes/cluster/pod_worker/slice_removal.py"),
+    *("fakes/cluster/pod_worker/event_series.py", "fakes/cluster/pod_worker/backoff.py"),
 )
-"""Modules without behaviour of a kubelet: exports, and the table of profiles. And the removal of ResourceSlices of a
-driver that is absent: other KEPs require it, and KEP-4680 shows the health of such devices whether they are published
-or not.
+"""Modules without behaviour of a kubelet: exports, and the table of profiles. And these, which no text of KEP-4680
+covers: the removal of ResourceSlices of an absent driver, how equal Events are counted, and the length of back-offs.
 """
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from drahealth.suites.mutation.left_out import children, is_left_out
+from drahealth.suites.mutation.left_out import children, ends_the_reference, is_left_out
 
 _SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Eq: ast.NotEq,
@@ -143,6 +143,8 @@ def _mutable(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST]]:
     yield function, node
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         name = f"{function}.{node.name}".lstrip(".")
+        if ends_the_reference(name):
+            return
         for statement in node.body:
             yield from _mutable(statement, name)
         return

@@ -99,6 +99,8 @@ def test_each_operator_changes_the_reference() -> None:
         "def abandon(self):\n    f()",
         "def turned(a):\n    f()",
         "self._is_abandoned = a",
+        "class HealthFile:\n    def close(self):\n        f()",
+        "x = clock.sleep(2.0)",
     ],
 )
 def test_changes_that_a_rule_leaves_out_are_not_made(source: str) -> None:
@@ -116,6 +118,7 @@ def test_changes_that_a_rule_leaves_out_are_not_made(source: str) -> None:
         ("x = self.profile.pod_level or f(1)", ["self.profile.pod_level or f(1)"]),
         ("x = profile.pod_level and f(1)", ["profile.pod_level and f(1)", "1"]),
         ("x = not profile.pod_level and f(1)", ["not profile.pod_level and f(1)", "not profile.pod_level"]),
+        ("x = self.rules.has_pod_field or f(1)", ["self.rules.has_pod_field or f(1)"]),
         ("x = profile.unheard_of and f(1)", ["profile.unheard_of and f(1)", "1"]),
         ("if a or profile.pod_level:\n    x = 1\nelse:\n    x = 2", ["a or profile.pod_level", "1"]),
     ],
