@@ -51,9 +51,9 @@ class PluginCalls:
             code, details = "", str(malformed)
             raise
         finally:
-            self._ended(method, request, response, self._clock.now() - began, code, details)
+            self._observe_call(method, request, response, self._clock.now() - began, code, details)
 
-    def _ended(
+    def _observe_call(
         self, method: Unary[Any, Any], request: Any, response: Any, seconds: float, code: str, details: str
     ) -> None:
         if method is GET_INFO and response is not None:

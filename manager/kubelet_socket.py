@@ -70,16 +70,20 @@ class KubeletSocket:
             path = self._endpoint(request.endpoint)
             await self._register(request.resource_name, path, request.version)
         except Refused as refused:
-            self._ended(request, began, str(refused))
+            self._observe_registration(request, began, str(refused))
             reason = one_line(str(refused), REASON_LIMIT)
             if self._logs:
-                resource, endpoint = one_line(repr(request.resource_name)), one_line(repr(request.endpoint))
-                log.warning("device plugin of %s at %s rejected: %s", resource, endpoint, reason)
+                log.warning(
+                    "device plugin of %s at %s rejected: %s",
+                    one_line(repr(request.resource_name)),
+                    one_line(repr(request.endpoint)),
+                    reason,
+                )
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
-        self._ended(request, began)
+        self._observe_registration(request, began)
         return REGISTER.response()
 
-    def _ended(self, request: Any, began: float, refused: str = "") -> None:
+    def _observe_registration(self, request: Any, began: float, refused: str = "") -> None:
         if self._observe is ignore:
             return
         self._observe(

@@ -95,6 +95,17 @@ async def test_a_restart_does_not_extend_the_timeout_of_a_device(node: Node) -> 
     pod.still_shows(other, Health.UNHEALTHY, message="a report of the other device")
 
 
+@scenario("PREPARE-06", needs=("restart-kubelet", "see-cdi-devices"))
+async def test_a_container_that_starts_after_a_kubelet_restart_gets_its_cdi_devices(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_gpu()
+    await node.kubelet_restarts()
+    await node.kubelet_catches_up()
+    await pod["main"].ends(1)
+    await pod["main"].is_in_state("running", restarts=1)
+    with node.judging("PREPARE-06", "the container gets the CDI device of its request"):
+        pod["main"].has_cdi_devices(gpu)
+
+
 async def _uid(node: Node, claim: Claim) -> str:
     return str((await node.claims.object(claim))["metadata"]["uid"])
 

@@ -115,6 +115,24 @@ async def test_a_kubelet_restart_creates_no_event_for_known_health(node: Node) -
         node.check(after == before, f"no other events than {before}", after)
 
 
+@scenario("EVENT-02", needs=("stop-api-server", "control-without-api-server"))
+async def test_a_change_while_the_api_server_is_down_creates_one_event(node: Node) -> None:
+    driver = await node.driver(heartbeat=0)
+    gpu = driver.gpus[0]
+    pod = await node.running_pod((await node.claim(driver))["gpu"])
+    await pod.shows(gpu, Health.HEALTHY)
+    before = await _events(node, pod)
+    await node.api_server_stops()
+    await gpu.becomes(Health.UNHEALTHY, message="while the API server was down")
+    await driver.has_reported(gpu, Health.UNHEALTHY)
+    await node.advance_time(3)  # the kubelet writes the status several times, in vain
+    await node.api_server_starts()
+    await pod.shows(gpu, Health.UNHEALTHY, message="while the API server was down", within="restart")
+    new = [event for event in (await _events(node, pod))[len(before) :] if gpu.name in event.message]
+    with node.judging("EVENT-02", "one change of health creates at most one event"):
+        node.check([event.count for event in new] in ([], [1]), "at most one event about the device", new)
+
+
 async def _events(node: Node, pod: Pod) -> Sequence[EventSeen]:
     """All events of the pod, after a fence."""
     await node.events_arrive()

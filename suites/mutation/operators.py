@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from drahealth.suites.mutation.left_out import children, ends_the_reference, is_left_out
+from drahealth.suites.mutation.left_out import children, is_left_out, is_left_out_function
 
 _SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Eq: ast.NotEq,
@@ -78,7 +78,7 @@ class Mutation:
 
     def changed(self, source: str) -> str:
         """The module with the change. Raises IndexError if it has no such change."""
-        return ast.unparse(mutated(source, self.index))
+        return ast.unparse(mutated(self.path, source, self.index))
 
     def lines(self, source: str) -> range:
         """The lines of the module that it changes: the first of them."""
@@ -99,7 +99,7 @@ class _Change:
 def mutations(path: str, source: str) -> list[Mutation]:
     """All changes of a module."""
     found, numbers = [], Counter[tuple[str, str, str]]()
-    for index, (function, change) in enumerate(_changes(ast.parse(source))):
+    for index, (function, change) in enumerate(_changes(path, ast.parse(source))):
         before, after = _text(change.node), _text(change.other)
         line = getattr(change.node, "lineno", 0)
         numbers[function, before, after] += 1
@@ -108,10 +108,10 @@ def mutations(path: str, source: str) -> list[Mutation]:
     return found
 
 
-def mutated(source: str, index: int) -> ast.Module:
+def mutated(path: str, source: str, index: int) -> ast.Module:
     """The module with one change. Raises IndexError if it has no such change."""
     tree = ast.parse(source)
-    change = list(_changes(tree))[index][1]
+    change = list(_changes(path, tree))[index][1]
     _Replacer(change).visit(tree)
     return ast.fix_missing_locations(tree)
 
@@ -130,26 +130,26 @@ def _text(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).split())[:120]
 
 
-def _changes(tree: ast.Module) -> Iterator[tuple[str, _Change]]:
+def _changes(path: str, tree: ast.Module) -> Iterator[tuple[str, _Change]]:
     """All changes in the order of the source, each with the function around it."""
-    for function, node in _mutable(tree, ""):
+    for function, node in _mutable(path, tree, ""):
         for change in _of(node):
             yield function, change
 
 
-def _mutable(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST]]:
+def _mutable(path: str, node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST]]:
     if is_left_out(node):
         return
     yield function, node
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         name = f"{function}.{node.name}".lstrip(".")
-        if ends_the_reference(name):
+        if is_left_out_function(path, name):
             return
         for statement in node.body:
-            yield from _mutable(statement, name)
+            yield from _mutable(path, statement, name)
         return
     for child in children(node):
-        yield from _mutable(child, function)
+        yield from _mutable(path, child, function)
 
 
 def _of(node: ast.AST) -> Iterator[_Change]:

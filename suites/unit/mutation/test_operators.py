@@ -61,7 +61,7 @@ def test_what_no_kubelet_does_is_left_out(source: str) -> None:
 
 def test_a_changed_module_has_only_the_change() -> None:
     source = "def f(a, b):\n    if a == b:\n        return a + 1\n"
-    found = [ast.unparse(mutated(source, one.index)) for one in mutations("m.py", source)]
+    found = [ast.unparse(mutated("m.py", source, one.index)) for one in mutations("m.py", source)]
     assert found == [
         "def f(a, b):\n    if a != b:\n        return a + 1",
         "def f(a, b):\n    if a == b:\n        return a - 1",
@@ -78,7 +78,7 @@ def test_a_change_is_named_by_its_function() -> None:
 def test_each_change_of_the_reference_compiles(path: str) -> None:
     source = (ROOT / path).read_text()
     for one in mutations(path, source):
-        compile(mutated(source, one.index), path, "exec")
+        compile(mutated(path, source, one.index), path, "exec")
 
 
 def test_each_operator_changes_the_reference() -> None:
