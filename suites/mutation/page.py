@@ -80,7 +80,7 @@ client can see.
 _OUTCOMES = (
     ("killed", "A scenario fails, or an invariant does not hold in its history.", "yes"),
     ("error", "The changed reference stops working before a scenario can judge it.", "yes"),
-    ("hangs", "The scenarios do not end within two minutes.", "yes"),
+    ("hangs", "The scenarios compute for two minutes, or only wait.", "yes"),
     ("survived", "All scenarios that run the changed lines pass.", "no"),
     ("not covered", "No scenario runs the changed lines.", "no"),
     ("equivalent", "No client can see the change, or the texts allow it; the reason is listed below.", "not counted"),

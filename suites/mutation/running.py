@@ -8,19 +8,23 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
+import psutil
+
 from drahealth.suites.mutation.coverage_map import CoverageMap
 from drahealth.suites.mutation.hand import DoesNotApplyError
+from drahealth.suites.mutation.hanging import MOST_COMPUTING, Patience
 from drahealth.suites.mutation.modules import ROOT, runs_at_import
 from drahealth.suites.mutation.trial import NO_IMPORT
 
-LIMIT = 120.0
-"""Seconds of a trial. One that takes longer hangs."""
 _PARTS = ("manager", "fakes", "proto", "suites/kep", "suites/story", "suites/judging", "suites/run", "suites/targets")
 _FAILED = 1
+_LOOK = 5.0
+"""Seconds between two looks at a trial."""
 
 
 class Change(Protocol):
@@ -138,15 +142,36 @@ async def _try(change: Change, covered: CoverageMap) -> Trial:
             start_new_session=True,
         )
         try:
-            async with asyncio.timeout(LIMIT):
-                output, _ = await process.communicate()
-        except TimeoutError:
-            return Trial(key, "hangs", reason=f"it did not end within {LIMIT:g} s")
+            output = await _output(process)
         finally:
             _end(process)
             await process.wait()
+        if output is None:
+            return Trial(key, "hangs", reason=f"no end after {MOST_COMPUTING:g} s of a processor, or it only waits")
         assert process.returncode is not None
-        return _judged(key, process.returncode, report.read_text() if report.exists() else "", output.decode())
+        return _judged(key, process.returncode, report.read_text() if report.exists() else "", output)
+
+
+async def _output(process: asyncio.subprocess.Process) -> str | None:
+    """The whole output; None if the process hangs."""
+    reading, patience, clock = asyncio.create_task(process.communicate()), Patience(), asyncio.get_running_loop()
+    began = clock.time()
+    try:
+        while not (await asyncio.wait([reading], timeout=_LOOK))[0]:
+            if patience.ends(_computed(process.pid), clock.time() - began):
+                return None
+        return reading.result()[0].decode()
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+def _computed(pid: int) -> float:
+    """The processor time of a process, in seconds."""
+    with suppress(psutil.NoSuchProcess):
+        times = psutil.Process(pid).cpu_times()
+        return float(times.user + times.system)
+    return 0.0
 
 
 def _end(process: asyncio.subprocess.Process) -> None:
