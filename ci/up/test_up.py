@@ -21,6 +21,7 @@ import pytest
 
 from drahealth.suites import RunningNode
 from drahealth.suites.unit.other_user import as_root, other_user
+from drahealth.suites.unit.up_command.page import PAGE, printed_by, python_of
 
 PATIENCE = 300.0
 JOB = """
@@ -45,7 +46,6 @@ metadata:
   annotations: {runtime.example.com/script: "echo starts; sleep 0.1; echo out of memory; exit 3"}
 spec: {restartPolicy: Never, containers: [{name: main, image: training}]}
 """
-PAGE = Path(__file__).parents[2] / "docs" / "up.md"
 EXIT_CODE = "{.status.containerStatuses[0].state.terminated.exitCode}"
 HEALTH = "{.status.containerStatuses[0].allocatedResourcesStatus[0].resources[0].health}"
 
@@ -88,6 +88,11 @@ def test_an_unhealthy_gpu_of_a_pod_is_seen_with_kubectl(state: Path) -> None:
     drahealth("kubectl", "wait", "--for=condition=Ready", "pod/job", "--timeout=240s")
     drahealth("ctl", "--name", "drahealth", "set", "gpu-*", "--health", "unhealthy")
     drahealth("kubectl", "wait", f"--for=jsonpath={HEALTH}=Unhealthy", "pod/job", "--timeout=240s")
+
+
+def test_the_typed_client_of_the_page_reads_the_health(state: Path) -> None:
+    (line,) = printed_by(python_of(PAGE), state / "drahealth" / "kubeconfig")
+    assert re.fullmatch(r"job claim:gpu gpu.example.com/gpu=gpu-\d Unhealthy None", line)
 
 
 def test_nobody_without_a_certificate_reads_from_the_kubelet(state: Path) -> None:

@@ -1,5 +1,6 @@
 """`drahealth up --reference` and the commands for its node, each in a process of its own."""
 
+import asyncio
 import json
 import os
 import select
@@ -11,7 +12,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from drahealth.fakes.cluster.api import PODS
+from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.suites.unit.command_process import COMMAND, PATIENCE, Done, run
+from drahealth.suites.unit.up_command.page import PAGE, manifest_of, printed_by, python_of
 
 ERROR = "drahealth: "
 KILLED_AT_ONCE = (
@@ -60,6 +64,29 @@ def test_ctl_finds_the_drivers_of_a_node(nodes: Path, words: tuple[str, ...]) ->
     up()
     done = run(COMMAND, "ctl", *words, "status", "--json")
     assert "gpu.example.com" in done.stdout
+
+
+def test_the_typed_client_of_the_page_reads_the_health(nodes: Path, tmp_path: Path) -> None:
+    job, kubeconfig = tmp_path / "job.yaml", nodes / "drahealth" / "kubeconfig"
+    job.write_text(manifest_of(PAGE, job.name))
+    up()
+    assert run(COMMAND, "load", str(job)).returncode == 0
+    asyncio.run(asyncio.wait_for(until_a_pod_shows("Healthy", kubeconfig), PATIENCE))
+    assert run(COMMAND, "ctl", "inject", "xid/48", "gpu-0").returncode == 0
+    asyncio.run(asyncio.wait_for(until_a_pod_shows("Unhealthy", kubeconfig), PATIENCE))
+    (line,) = printed_by(python_of(PAGE), kubeconfig)
+    assert line.startswith("job claim:gpu/gpu gpu.example.com/drahealth/gpu-0 Unhealthy XID 48")
+
+
+async def until_a_pod_shows(health: str, kubeconfig: Path) -> None:
+    client = await KubeClient.from_kubeconfig(kubeconfig)
+    try:
+        while True:  # a server may end a watch
+            async for event in client.watch(PODS):
+                if f"'health': '{health}'" in str(event.object.get("status")):
+                    return
+    finally:
+        await client.close()
 
 
 def test_a_second_up_of_the_same_name_is_rejected(nodes: Path) -> None:
