@@ -22,6 +22,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.story import manifests
 from drahealth.suites.story.history import History
 from drahealth.suites.story.pod_watch import PodWatch
+from drahealth.suites.targets import polling
 from drahealth.suites.targets.target import BELONGS, Target
 
 _LONG = 10_000_000
@@ -37,8 +38,7 @@ async def poll(true: Callable[[], Awaitable[bool]], seconds: float) -> bool:
     """Call `true` repeatedly, for conditions without an event. Returns False after `seconds`."""
     try:
         async with asyncio.timeout(seconds):
-            while not await true():  # noqa: ASYNC110 (the condition has no event)
-                await asyncio.sleep(_PAUSE)
+            await polling.poll(true, _PAUSE)
     except TimeoutError:
         return False
     return True

@@ -1,6 +1,5 @@
 """A client of any real API server that implements the same Protocols as the in-memory one."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,27 +101,23 @@ class KubeClient:
 
     async def add_ephemeral_container(self, name: str, namespace: str, container: Object) -> None:
         """Adds an ephemeral container to a pod. Reads the pod again after each 409 Conflict."""
+        from tenacity import AsyncRetrying, retry_if_exception  # drivers in images do not need it
+
         path = _path(PODS, name, namespace)
-        while True:
+
+        async def add() -> None:
             pod = await self._connection.call("GET", path)
             spec = {**pod["spec"], "ephemeralContainers": [*(pod["spec"].get("ephemeralContainers") or ()), container]}
-            try:
-                await self._connection.call("PUT", path + "/ephemeralcontainers", body={**pod, "spec": spec})
-            except ApiError as error:
-                if error.status != 409:
-                    raise
-            else:
-                return
+            await self._connection.call("PUT", path + "/ephemeralcontainers", body={**pod, "spec": spec})
+
+        await AsyncRetrying(retry=retry_if_exception(_is_conflict))(add)
 
     async def wait_ready(self) -> None:
         """Waits until the server reports that it is ready."""
-        while True:
-            try:
-                await self._connection.text("/readyz")
-            except ApiError:
-                await asyncio.sleep(_READY_INTERVAL)
-            else:
-                return
+        from tenacity import AsyncRetrying, retry_if_exception_type, wait_fixed
+
+        retrying = AsyncRetrying(retry=retry_if_exception_type(ApiError), wait=wait_fixed(_READY_INTERVAL))
+        await retrying(self._connection.text, "/readyz")
 
     async def snapshot(self, kind: Kind, namespace: str | None = None) -> Snapshot:
         """The list, and the revision from which `watch` continues without loss."""
@@ -170,6 +165,10 @@ async def access_of(path: Path, context: str | None = None) -> Access:
     from drahealth.fakes.cluster.clients.kubeconfig import access
 
     return await access(path, context)
+
+
+def _is_conflict(error: BaseException) -> bool:
+    return isinstance(error, ApiError) and error.status == 409
 
 
 def _whole(kind: Kind, obj: Object) -> Object:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc.aio
+from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_fixed
 
 from drahealth.manager.calls import PluginCalls, path_text
 from drahealth.manager.registration import DIAL_LIMIT, NOTIFY_LIMIT, Socket, find_sockets
@@ -198,22 +199,39 @@ class Discovery:
         return found.info is not None and found.info.type == self._kind
 
     async def _describe(self, socket: Socket) -> Found:
-        found = Found(socket)
-        for _ in range(_ATTEMPTS):
-            try:
-                async with registrar(socket, self._clock, self._observe) as calls:
-                    found = await calls.get_info()
-            except ValueError as error:  # a path that is too long stays so
-                self._observe(RegistrationFailed(path_text(socket.path), str(error)))
-                self.problems[socket.path] = str(error)
-                return Found(socket, problem=str(error))
-            if found.info is not None:
-                self.problems.pop(socket.path, None)
-                return found
-            self.problems[socket.path] = found.problem
-            self._observe(RegistrationFailed(path_text(socket.path), found.problem))
-            await self._clock.sleep(_RETRY)
+        retrying = AsyncRetrying(
+            sleep=self._clock.sleep,
+            wait=wait_fixed(_RETRY),
+            retry=retry_if_result(lambda found: found.info is None),
+            stop=stop_after_attempt(_ATTEMPTS),
+            retry_error_callback=_result,
+        )
+        try:
+            return await retrying(self._described, socket)
+        except ValueError as error:  # a path that is too long stays so
+            self._failed(socket, str(error))
+            return Found(socket, problem=str(error))
+
+    async def _described(self, socket: Socket) -> Found:
+        """The answer to one call. Raises ValueError for a path that is too long."""
+        async with registrar(socket, self._clock, self._observe) as calls:
+            found = await calls.get_info()
+        if found.info is None:
+            self._failed(socket, found.problem)
+        else:
+            self.problems.pop(socket.path, None)
         return found
+
+    def _failed(self, socket: Socket, problem: str) -> None:
+        self.problems[socket.path] = problem
+        self._observe(RegistrationFailed(path_text(socket.path), problem))
+
+
+def _result(attempts: RetryCallState) -> Found:
+    """The last answer."""
+    assert attempts.outcome
+    found: Found = attempts.outcome.result()
+    return found
 
 
 def _usefulness(found: Found) -> tuple[bool, bool]:

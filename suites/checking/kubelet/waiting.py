@@ -1,8 +1,11 @@
 """Waits with a limit on the clock of a run, so that tests can advance time."""
 
 import asyncio
+import operator
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+
+from tenacity import AsyncRetrying, retry_if_result, wait_fixed
 
 from drahealth.proto.clock import Clock
 
@@ -29,8 +32,15 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> 
 async def until(clock: Clock, seconds: float, look: Callable[[], T | None]) -> T | None:
     """What `look` returns as soon as it is true; None at the limit. An exception of `look` ends the wait."""
     end = clock.now() + seconds
-    while not (found := look()):
-        if clock.now() >= end:
-            return None
-        await clock.sleep(PAUSE)
-    return found
+
+    async def found() -> T | None:
+        return look()
+
+    polling = AsyncRetrying(
+        sleep=clock.sleep,
+        wait=wait_fixed(PAUSE),
+        retry=retry_if_result(operator.not_),
+        stop=lambda _: clock.now() >= end,
+        retry_error_callback=lambda _: None,
+    )
+    return await polling(found)

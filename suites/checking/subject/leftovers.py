@@ -25,6 +25,7 @@ from drahealth.fakes.cluster.api import (
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.suites.checking.subject.workload import RUN_LABEL
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.polling import poll
 from drahealth.suites.targets.run_directory import is_unlocked
 
 GONE_LIMIT = 120.0
@@ -75,18 +76,17 @@ def is_left(label: str, base: Path) -> bool:
 async def until_gone(api: KubeClient, kind: Kind, obj: Object) -> None:
     """Waits until a deleted object is gone. Raises HarnessError at the limit."""
     metadata = obj["metadata"]
+
+    async def gone() -> bool:
+        try:
+            found = await api.get(kind, metadata["name"], metadata.get("namespace"))
+        except ApiError as error:
+            return error.status == _NOT_FOUND
+        return bool(found["metadata"].get("uid") != metadata.get("uid"))
+
     try:
         async with asyncio.timeout(GONE_LIMIT):
-            while True:
-                try:
-                    found = await api.get(kind, metadata["name"], metadata.get("namespace"))
-                except ApiError as error:
-                    if error.status == _NOT_FOUND:
-                        return
-                else:
-                    if found["metadata"].get("uid") != metadata.get("uid"):
-                        return
-                await asyncio.sleep(_INTERVAL)
+            await poll(gone, _INTERVAL)
     except TimeoutError:
         what = f"{kind.kind} {metadata['name']} is not deleted after {GONE_LIMIT:g} s"
         raise HarnessError(what, "look at its status and its finalizers") from None

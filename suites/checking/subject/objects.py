@@ -5,11 +5,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from tenacity import AsyncRetrying, retry_if_exception, wait_fixed
+
 from drahealth.fakes.cluster.api import NAMESPACES, NODES, ApiError, Kind, Object
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.fakes.cluster.other_kinds import CRDS, custom_kinds
 from drahealth.suites.checking.subject.places import Places, filled
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.polling import poll
 
 ESTABLISHED_LIMIT = 120.0
 """Seconds until an API server serves the kind of a CustomResourceDefinition."""
@@ -70,24 +73,22 @@ async def _served(create: Callable[[], Awaitable[None]]) -> None:
     """Creates a custom resource. An API server needs a moment until it serves a new kind."""
     try:
         async with asyncio.timeout(ESTABLISHED_LIMIT):
-            while True:
-                try:
-                    return await create()
-                except ApiError as error:
-                    if error.status != _NOT_FOUND or error.message.startswith("namespaces "):
-                        raise
-                await asyncio.sleep(_INTERVAL)
+            await AsyncRetrying(retry=retry_if_exception(_is_unknown_kind), wait=wait_fixed(_INTERVAL))(create)
     except TimeoutError:
         raise HarnessError(f"the API server does not serve a new kind after {ESTABLISHED_LIMIT:g} s") from None
 
 
+def _is_unknown_kind(error: BaseException) -> bool:
+    return isinstance(error, ApiError) and error.status == _NOT_FOUND and not error.message.startswith("namespaces ")
+
+
 async def _wait_until_established(api: ListWatch, name: str) -> None:
+    async def established() -> bool:
+        return _is_established(await api.get(CRDS, name))
+
     try:
         async with asyncio.timeout(ESTABLISHED_LIMIT):
-            while True:
-                if _is_established(await api.get(CRDS, name)):
-                    return
-                await asyncio.sleep(_INTERVAL)
+            await poll(established, _INTERVAL)
     except TimeoutError:
         what = f"CustomResourceDefinition {name} is not Established after {ESTABLISHED_LIMIT:g} s"
         raise HarnessError(what, "look at its conditions") from None

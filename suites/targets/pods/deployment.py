@@ -10,6 +10,7 @@ from drahealth.fakes.cluster.api import EVENTS, NAMESPACES, PODS, Api, ApiError,
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.pods import readiness
 from drahealth.suites.targets.pods.manifests import DAEMON_SETS, NAME, NAMESPACE, SELECTOR, manifests
+from drahealth.suites.targets.polling import poll
 from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.target import BELONGS
 
@@ -33,7 +34,7 @@ async def deploy(api: Api, image: str, progress: Progress) -> dict[str, str]:
     try:
         async with _shown(progress, f"Deploying the fake driver ({image})"):
             async with asyncio.timeout(START_LIMIT):
-                await _until_free(api)
+                await poll(lambda: _is_free(api), _INTERVAL)
             await _refuse_to_take_over(api)
             for kind, obj in manifests(image, metadata.version("drahealth")):
                 await _apply(api, kind, obj)
@@ -61,7 +62,7 @@ async def remove(api: Api, progress: Progress = silent) -> None:
                 if found is not None and _is_ours(found):
                     await _delete(api, kind, obj["metadata"])
             async with asyncio.timeout(START_LIMIT):
-                await _until_empty(api)
+                await poll(lambda: _is_empty(api), _INTERVAL)
     except TimeoutError:
         raise HarnessError(
             f"the namespace {NAMESPACE} has pods after {START_LIMIT:g} s",
@@ -119,22 +120,16 @@ def _is_ours(obj: Object) -> bool:
     return BELONGS.items() <= (obj["metadata"].get("labels") or {}).items()
 
 
-async def _until_free(api: Api) -> None:
-    """Waits for the deletion of an earlier namespace of ours, which accepts no new objects."""
-    while True:
-        found = await _find(api, NAMESPACES, {"name": NAMESPACE})
-        if found is None or not _is_ours(found) or "deletionTimestamp" not in found["metadata"]:
-            return
-        await asyncio.sleep(_INTERVAL)
+async def _is_free(api: Api) -> bool:
+    """False while an earlier namespace of ours is deleted, which accepts no new objects."""
+    found = await _find(api, NAMESPACES, {"name": NAMESPACE})
+    return found is None or not _is_ours(found) or "deletionTimestamp" not in found["metadata"]
 
 
-async def _until_empty(api: Api) -> None:
-    """Waits until no pod of the driver is left."""
-    while True:
-        found = await _find(api, NAMESPACES, {"name": NAMESPACE})
-        if found is None or not _is_ours(found) or not await _pods(api):
-            return
-        await asyncio.sleep(_INTERVAL)
+async def _is_empty(api: Api) -> bool:
+    """Whether no pod of the driver is left."""
+    found = await _find(api, NAMESPACES, {"name": NAMESPACE})
+    return found is None or not _is_ours(found) or not await _pods(api)
 
 
 async def _apply(api: Api, kind: Kind, obj: Object) -> None:

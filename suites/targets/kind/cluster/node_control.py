@@ -14,6 +14,7 @@ from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.engine.engine import Engine
 from drahealth.suites.targets.kind.cluster import node_files, node_scripts
 from drahealth.suites.targets.node_readiness import speaks_since, takes_pods
+from drahealth.suites.targets.polling import poll
 
 LIMIT = 90.0
 """Seconds for a component to be ready again; it takes 2 to 6."""
@@ -173,10 +174,7 @@ class KindNodes:
     async def _until(self, condition: Condition, what: str, node: str, *, api: bool = False) -> None:
         try:
             async with asyncio.timeout(LIMIT):
-                while True:
-                    if await _holds(condition):
-                        return
-                    await asyncio.sleep(_INTERVAL)
+                await poll(partial(_holds, condition), _INTERVAL)
         except TimeoutError:
             failure = HarnessError(
                 f"timed out after {LIMIT:g} s waiting for {what}", "see the log below, and whether the machine is busy"

@@ -10,6 +10,7 @@ appears complete and locked.
 import contextlib
 import fcntl
 import json
+import operator
 import os
 import secrets
 import shutil
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_attempt, wait_fixed
 
 from drahealth.suites.errors import HarnessError
 
@@ -98,13 +100,23 @@ class Claim:
     def attach(cls, run_id: str, base: Path | None = None) -> "Claim":
         """A claim on a cluster of another run. Raises HarnessError if its record is gone or it is being removed."""
         base = default_base() if base is None else base
-        for _ in range(_ATTEMPTS):
+
+        def locked() -> "Claim | None":
             if (claim := _lock(base / run_id, fcntl.LOCK_SH)) is not None:
                 return claim
             if not (base / run_id).exists():
                 raise HarnessError(f"there is no record of the run {run_id} in {base}", "make a new cluster")
-            time.sleep(_PAUSE)
-        raise HarnessError(f"the cluster of the run {run_id} is being removed", "make a new cluster")
+            return None
+
+        polling = Retrying(
+            retry=retry_if_result(operator.not_), wait=wait_fixed(_PAUSE), stop=stop_after_attempt(_ATTEMPTS)
+        )
+        try:
+            claim = polling(locked)
+        except RetryError:
+            raise HarnessError(f"the cluster of the run {run_id} is being removed", "make a new cluster") from None
+        assert claim
+        return claim
 
     def keep(self) -> None:
         """Marks the cluster as kept. Raises HarnessError if the record cannot be written."""

@@ -1,11 +1,11 @@
 """One file over HTTP: streamed to disk, resumed after a cut, with its SHA-256."""
 
 import hashlib
-import time
 from pathlib import Path
 from typing import BinaryIO
 
 import requests
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_fixed
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.binaries.sources import Unavailable
@@ -52,18 +52,25 @@ class Transfer:
             )
 
     def _fetch(self, stage: str, progress: Progress) -> None:
-        failures = 0
-        with self.target.open("wb") as file:
-            while True:
-                before = self._done
-                try:
-                    return self._stream(file, stage, progress)
-                except requests.RequestException as error:
-                    failures = 1 if self._done > before else failures + 1
-                    if failures >= self.attempts:
-                        raise _unavailable(self.url, error) from error
-                progress(f"{stage}: the connection was cut, retrying", self._done)
-                time.sleep(self.pause)
+        failures, before = 0, 0
+
+        def is_last(_: RetryCallState) -> bool:
+            nonlocal failures, before
+            failures, before = (1 if self._done > before else failures + 1), self._done
+            return failures >= self.attempts
+
+        retrying = Retrying(
+            retry=retry_if_exception_type(requests.RequestException),
+            wait=wait_fixed(self.pause),
+            stop=is_last,
+            before_sleep=lambda _: progress(f"{stage}: the connection was cut, retrying", self._done),
+            reraise=True,
+        )
+        try:
+            with self.target.open("wb") as file:
+                retrying(self._stream, file, stage, progress)
+        except requests.RequestException as error:
+            raise _unavailable(self.url, error) from error
 
     def _stream(self, file: BinaryIO, stage: str, progress: Progress) -> None:
         headers = {"Accept-Encoding": "identity", "Range": f"bytes={self._done}-"}

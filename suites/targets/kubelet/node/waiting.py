@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.node import logs
 from drahealth.suites.targets.kubelet.node.processes import Process
+from drahealth.suites.targets.polling import poll
 
 _INTERVAL = 0.03
 
@@ -15,11 +16,16 @@ async def until(
 ) -> None:
     """Returns when the condition holds. Raises HarnessError when a process ends, or after `limit` seconds."""
     watched = list(processes)
+
+    async def holds() -> bool:
+        if await condition():
+            return True
+        check(watched)
+        return False
+
     try:
         async with asyncio.timeout(limit):
-            while not await condition():
-                check(watched)
-                await asyncio.sleep(_INTERVAL)
+            await poll(holds, _INTERVAL)
     except TimeoutError:
         failure = HarnessError(
             f"timed out after {limit:g} s waiting for {what}", "see the logs above, and whether the machine is busy"
