@@ -16,8 +16,8 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.engine import processes
 from drahealth.suites.targets.progress import Progress
 
-NEEDED = ("aiohttp", "filelock", "grpcio", "protobuf", "pydantic", "watchfiles")
-"""The imports of the fake driver, without the official client of Kubernetes, which is larger than all of them."""
+NEEDED = ("aiohttp", "filelock", "grpcio", "kubernetes", "protobuf", "pydantic", "watchfiles")
+"""The imports of the fake driver."""
 
 _FETCHING = "Fetching packages for the image of the fake driver"
 _LIMIT = 600.0

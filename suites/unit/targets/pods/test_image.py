@@ -43,6 +43,7 @@ _VERSIONS = {
     "aiohttp": "3.99",
     "filelock": "3.99",
     "grpcio": "1.99",
+    "kubernetes": "99.0",
     "protobuf": "6.99",
     "pydantic": "2.99",
     "watchfiles": "1.99",
@@ -188,12 +189,13 @@ async def test_packages_are_kept_by_python_and_architecture(world: World) -> Non
     assert folders[0] == folders[2] != folders[1]
 
 
-def test_the_official_client_is_not_among_the_packages() -> None:
-    declared = ["aiohttp>=3.10", "grpcio >= 1.71", "kubernetes>=36", "pydantic>=2", 'pytest>=8; extra == "test"']
+def test_the_packages_have_the_versions_of_the_project() -> None:
+    declared = ["aiohttp>=3.10", "grpcio >= 1.71", "kubernetes>=37", "pydantic>=2", 'pytest>=8; extra == "test"']
     assert requirements(declared) == [
         "aiohttp>=3.10",
         "filelock",
         "grpcio>=1.71",
+        "kubernetes>=37",
         "protobuf",
         "pydantic>=2",
         "watchfiles",

@@ -17,10 +17,9 @@ IMAGE, CHART = ROOT / "ci" / "image", ROOT / "ci" / "chart"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 NOT_THERE = {
-    "kubernetes": "cluster/clients/kubeconfig.py",
     "cryptography": "cluster/api_server/credentials.py",
 }
-"""Imported where it is used, by what an image has no use for: a pod has no kubeconfig, and serves no API."""
+"""Imported where it is used, by what an image has no use for: a pod serves no API."""
 MODULES = {
     "grpcio": "grpc",
     "protobuf": "google",
