@@ -54,8 +54,8 @@ class NodeFolder:
         return self.path / "logs"
 
     def exists(self) -> bool:
-        """Whether the node has data."""
-        return self.path.is_dir()
+        """Whether the node has data. Another folder of this name is no node."""
+        return (self.path / _LOCK).is_file()
 
     def make(self) -> None:
         """Makes the folder for this user alone. Raises HarnessError if that is not possible."""
@@ -128,5 +128,5 @@ def existing(name: str) -> NodeFolder:
 def folders() -> list[NodeFolder]:
     """The folders of all nodes of this user, by name."""
     base = nodes_folder()
-    names = sorted(path.name for path in base.iterdir() if path.is_dir()) if base.is_dir() else []
-    return [NodeFolder(name, base) for name in names if _NAME.fullmatch(name)]
+    names = sorted(path.name for path in base.iterdir() if _NAME.fullmatch(path.name)) if base.is_dir() else []
+    return [node for name in names if (node := NodeFolder(name, base)).exists()]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.up_command.folder import NodeFolder
+from drahealth.suites.targets.kind.cluster import records
+from drahealth.suites.up_command.folder import NodeFolder, folders
 from drahealth.suites.up_command.options import UpOptions, gates_of, planned
 from drahealth.suites.up_command.process_identity import ProcessIdentity
 from drahealth.suites.up_command.showing import next_lines, status_of
@@ -59,6 +60,19 @@ def folder() -> Iterator[NodeFolder]:
 def test_a_node_of_an_earlier_boot_is_shown_as_killed(folder: NodeFolder) -> None:
     write_state(folder.path, replace(STATE, process=replace(OWN, boot="an earlier boot")))
     assert status_of(folder).phase == "killed"
+
+
+def test_a_folder_without_a_lock_is_no_node(folder: NodeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAHEALTH_STATE", str(folder.path.parent))
+    before = folders()
+    lock = folder.lock()
+    assert (before, [each.name for each in folders()], lock is not None) == ([], ["a"], True)
+    os.close(lock or 0)
+
+
+def test_the_records_of_kind_clusters_are_no_node() -> None:
+    with pytest.raises(ConfigurationError):
+        NodeFolder(records.default_base().name)
 
 
 def test_only_one_process_has_the_lock(folder: NodeFolder) -> None:

@@ -142,8 +142,8 @@ class Claim:
 
 
 def default_base() -> Path:
-    """The folder of the records of the user."""
-    return platformdirs.user_state_path("drahealth").absolute() / "clusters"
+    """The folder of the records of the user. No node of `drahealth up` can have its name."""
+    return platformdirs.user_state_path("drahealth").absolute() / "kind_clusters"
 
 
 def records(base: Path | None = None) -> list[Record]:
