@@ -9,7 +9,7 @@ from drahealth.suites.targets.versions import parse_version, profile_of
 class LocalNode(Node):
     """A real kubelet and control plane on this machine, with a fake container runtime; no root, no container engine.
 
-    It starts in about four seconds. Entering it downloads or builds the binaries of the release the first time, which
+    It starts in about three seconds. Entering it downloads or builds the binaries of the release the first time, which
     takes minutes; `drahealth binaries ensure` does this beforehand, and `drahealth doctor` examines the machine.
     """
 
