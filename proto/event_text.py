@@ -58,6 +58,11 @@ def _words(event: Event) -> str:
         case events.StatusWritten():
             outcome = f"rejected: {event.error}" if event.error else "written" if event.changed else "written unchanged"
             return f"{'':24}status of pod {event.pod} {outcome}"
+        case events.PodStateSeen():
+            conditions = (f"{kind}={status}" for kind, status in event.conditions)
+            return f"{'':24}pod {event.pod} {event.phase}: {', '.join((*conditions, *map(_run, event.runs)))}"
+        case events.PodRewritten():
+            return f"{'':24}pod {event.pod} written, and only its times changed"
         case events.DevicesHeld():
             held = [f"{d.claim}/{d.request} {d.driver}/{d.pool}/{d.device}" for d in event.devices]
             held += [f"{resource.count} {resource.resource}" for resource in event.resources]
@@ -129,6 +134,16 @@ def _container(container: events.ContainerSeen) -> str:
     if container.resources is None:
         return f"{container.name} {container.state}{restarts}, no health"
     return f"{container.name} {container.state}{restarts}, {', '.join(map(entry, container.resources)) or 'no entries'}"
+
+
+def _run(run: events.ContainerRun) -> str:
+    words = (
+        run.state,
+        run.reason,
+        *(word for word, holds in (("ready", run.ready), ("started", run.started)) if holds),
+    )
+    code = "" if run.exit_code is None else f" with exit code {run.exit_code}"
+    return f"{run.name} {' '.join(filter(None, words))}{code}"
 
 
 def entry(status: ResourceStatus) -> str:

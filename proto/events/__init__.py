@@ -70,6 +70,7 @@ from drahealth.proto.events.plugin import (
     Unregistered,
 )
 from drahealth.proto.events.pods import (
+    ContainerRun,
     ContainerSeen,
     DevicesHeld,
     EventSeen,
@@ -77,6 +78,8 @@ from drahealth.proto.events.pods import (
     HeldDevice,
     HeldResource,
     PodDeleted,
+    PodRewritten,
+    PodStateSeen,
     Restarted,
     StatusSeen,
     StatusWritten,
@@ -146,6 +149,8 @@ Event = (
     | CheckpointWritten
     | StatusSeen
     | StatusWritten
+    | PodStateSeen
+    | PodRewritten
     | DevicesHeld
     | PodDeleted
     | EventSeen
@@ -260,6 +265,7 @@ __all__ = [
     "ClaimAllocated",
     "ClaimReadHeld",
     "CommandDone",
+    "ContainerRun",
     "ContainerSeen",
     "DeviceChanged",
     "DeviceUnlisted",
@@ -296,6 +302,8 @@ __all__ = [
     "PluginRegistered",
     "PodDeleted",
     "PodRequested",
+    "PodRewritten",
+    "PodStateSeen",
     "PodsNotified",
     "Prepared",
     "PreparedClaim",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from drahealth.proto.events.checks import CHECK
 from drahealth.proto.values import ResourceStatus
@@ -70,6 +70,61 @@ class StatusWritten:
     """Whether the status differed from the one that clients read before."""
     error: str = ""
     """Why the API server rejected it; empty if it did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRun:
+    """The last run of a container, as a Pod status shows it."""
+
+    name: str
+    kind: Literal["init", "sidecar", "regular"]
+    state: Literal["waiting", "running", "terminated"]
+    id: str
+    """containerID of the run; empty before the first one."""
+    restarts: int
+    ready: bool
+    started: bool
+    exit_code: int | None = None
+    """Null unless the run has terminated."""
+    previous: str = ""
+    """containerID of the run before; empty if there is none."""
+    reason: str = ""
+    """Why the container waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodStateSeen:
+    """A client of the API saw a change of what health must not change: phase, conditions, address, runs of containers.
+
+    It is not emitted for Pods with probes or readiness gates.
+    """
+
+    event: ClassVar[str] = "pod-state-seen"
+    emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
+
+    pod: str
+    uid: str
+    phase: str
+    conditions: tuple[tuple[str, str], ...]
+    """Type and status of each condition."""
+    runs: tuple[ContainerRun, ...]
+    """The last run of each container, with name, kind (init, sidecar, regular), state, id, restarts, ready, started,
+    exit_code, the id of the previous run, and the reason of a wait."""
+    has_address: bool
+    """Whether the status has a podIP."""
+    is_deleting: bool = False
+    """Whether the Pod has a deletionTimestamp."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRewritten:
+    """A client of the API saw a new version of a Pod in which nothing but times had changed."""
+
+    event: ClassVar[str] = "pod-rewritten"
+    emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
+
+    pod: str
+    uid: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from drahealth.proto.events import (
     TimePassed,
 )
 from drahealth.proto.values import DEFAULT_TIMEOUT, MESSAGE_LIMIT, DeviceHealth, Health, ResourceHealth
-from drahealth.suites.judging import holdings, status_writes
+from drahealth.suites.judging import holdings, pod_states, status_writes
 from drahealth.suites.judging.stream_ends import without_cause
 
 Device = tuple[str, str, str]
@@ -38,10 +38,11 @@ def violations(records: Sequence[Record], devices: Mapping[str, Device]) -> dict
         "STATUS-06": list(duplicates(records)),
         "STATUS-07": list(unreported(records, devices)),
         "STATUS-18": list(status_writes.refused(records)),
-        "STATUS-19": list(status_writes.unchanged(records)),
+        "STATUS-19": [*status_writes.unchanged(records), *pod_states.only_times(records)],
         "STATUS-20": list(holdings.not_held(records, devices)),
         "STATUS-21": list(status_writes.unknown_keys(records)),
         "STATUS-22": list(status_writes.empty(records)),
+        "STATUS-24": list(pod_states.not_from_containers(records)),
         "STREAM-03": list(overlaps(records)),
     }
 

@@ -286,14 +286,39 @@ class _Cautious(PodLifecycle):
         super()._record_health_events(before, after)
 
 
-class _Doubting(PodLifecycle):
+class _Changing(PodLifecycle):
+    def _change(self, status: Object) -> Object:
+        """The status to write in place of the right one."""
+        return status
+
     async def _write_status(self, is_over: bool) -> bool:
-        write = self.pod.write_status
-        self.pod.write_status = lambda build: write(lambda pod: _doubted(build(pod)))  # type: ignore[method-assign]
+        write, change = self.pod.write_status, self._change
+        self.pod.write_status = lambda build: write(lambda pod: change(build(pod)))  # type: ignore[method-assign]
         try:
             return await super()._write_status(is_over)
         finally:
             self.pod.write_status = write  # type: ignore[method-assign]
+
+
+class _Doubting(_Changing):
+    def _change(self, status: Object) -> Object:
+        return _doubted(status)
+
+
+class _Counting(_Changing):
+    def _change(self, status: Object) -> Object:
+        if "'Unhealthy'" not in str(status):
+            return status
+        return {**status, "containerStatuses": [{**c, "restartCount": 1} for c in status["containerStatuses"]]}
+
+
+class _Dating(_Changing):
+    _syncs = 0
+
+    def _change(self, status: Object) -> Object:
+        self._syncs += 1
+        now = f"2030-01-01T00:00:{self._syncs % 60:02}Z"
+        return {**status, "conditions": [{**c, "lastTransitionTime": now} for c in status["conditions"]]}
 
 
 def _doubted(status: Object) -> Object:
@@ -324,6 +349,18 @@ class RepeatsEachWrite(ReferenceTarget):
     """Each status is written twice."""
 
     workers = _workers(_Repeating)
+
+
+class DatesEachSync(ReferenceTarget):
+    """Each sync writes the conditions with the time of the sync."""
+
+    workers = _workers(_Dating)
+
+
+class CountsTheSick(ReferenceTarget):
+    """An unhealthy device counts as a restart of its containers."""
+
+    workers = _workers(_Counting)
 
 
 class EndsTheUnknown(ReferenceTarget):

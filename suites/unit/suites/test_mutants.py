@@ -401,6 +401,8 @@ CASES = [
     Case("STATUS-10", never_shown, mutants.ShowsOneContainer),
     Case("STATUS-18", refused_at_first, profile=replace(KEP, duplicate_id_shows="all", device_id="first CDI id")),
     Case("STATUS-19", UNHEALTHY, target=target_mutants.RepeatsEachWrite),
+    Case("STATUS-19", UNHEALTHY, target=target_mutants.DatesEachSync),
+    Case("STATUS-24", UNHEALTHY, target=target_mutants.CountsTheSick),
     Case("STATUS-20", one_device_of_two, mutants.ShowsTheWholeDriver),
     Case("STATUS-20", two_containers_and_another, mutants.ShowsInEachContainer, target=target_mutants.RefusesNothing),
     Case("STATUS-21", UNHEALTHY, mutants.TellsTemperatures),
