@@ -72,3 +72,22 @@ async def test_a_report_while_the_api_server_is_down_survives_a_kubelet_restart(
     await driver.resumes()
     await gpu.becomes(Health.HEALTHY)
     await pod.shows(gpu, Health.HEALTHY, message="", within="restart")
+
+
+@scenario("ABSENT-03", needs=("stop-api-server", "control-without-api-server"))
+async def test_a_pod_whose_claim_is_unprepared_while_the_api_server_is_down_is_deleted_afterwards(node: Node) -> None:
+    driver, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    [claim] = pod.uses.claims
+    uid = (await node.claims.object(claim))["metadata"]["uid"]
+    await driver.control.fail_claims("unprepare", "the device is still in use")
+    await pod.is_deleted()
+    await node.kubelet_catches_up()
+    await node.api_server_stops()
+    await driver.control.fail_claims("unprepare")
+    unprepared = f"the kubelet unprepares the claim of pod {pod.name}"
+    await node.until(lambda: uid in {e.claim_uid for e in node.history.of(Unprepared)}, "start", unprepared, "no call")
+    await node.advance_time(1)
+    await node.api_server_starts()
+    with node.judging("ABSENT-03", "the pod is deleted after its claim is unprepared"):
+        await pod.is_gone()

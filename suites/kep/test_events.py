@@ -30,3 +30,9 @@ async def test_a_health_change_creates_a_pod_event_and_a_heartbeat_does_not(node
     await node.events_arrive()
     with node.judging("EVENT-01", "an event reports that it is healthy again"):
         pod.has_event(gpu, Health.HEALTHY, before)
+    before = pod.events()
+    await gpu.becomes(Health.UNHEALTHY, message="GPU has fallen off the bus")
+    await pod.shows(gpu, Health.UNHEALTHY, message="GPU has fallen off the bus")
+    await node.events_arrive()
+    with node.judging("EVENT-01", "an event reports that it is unhealthy"):
+        pod.has_event(gpu, Health.UNHEALTHY, before)

@@ -29,6 +29,18 @@ async def test_a_shared_claim_is_unprepared_after_its_last_pod(node: Node) -> No
         await _is_unprepared(node, uid, driver)
 
 
+@scenario("PREPARE-01")
+async def test_the_claim_of_a_pod_that_is_deleted_without_a_grace_period_is_unprepared(node: Node) -> None:
+    driver, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    [claim] = pod.uses.claims
+    uid = await _uid(node, claim)
+    await pod.is_deleted(grace=0)
+    await pod.is_gone()
+    with node.judging("PREPARE-01", "it is unprepared after its last pod"):
+        await _is_unprepared(node, uid, driver)
+
+
 @scenario("PREPARE-02")
 async def test_a_claim_that_its_driver_cannot_prepare_is_tried_again(node: Node) -> None:
     driver = await node.driver()

@@ -25,3 +25,34 @@ async def test_the_status_of_a_terminated_pod_does_not_change(node: Node) -> Non
     await next_pod.shows(gpu, Health.UNHEALTHY, message="changed again after the end of the pod")
     with node.judging("TERM-01", "its status does not change"):
         node.check(await pod.version() == last, f"resourceVersion {last}", pod)
+
+
+@scenario("TERM-02", "INIT-01")
+async def test_a_pod_whose_init_container_has_failed_keeps_the_last_health(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    claim = await node.claim(driver)
+    pod = await node.pod(claim["gpu"], init={"first": [claim["gpu"]]}, restart="Never")
+    await pod["first"].is_in_state("running")
+    await gpu.becomes(Health.UNHEALTHY, message="during initialization")
+    with node.judging("INIT-01", "the init container shows it"):
+        await pod["first"].shows(gpu, Health.UNHEALTHY, message="during initialization")
+    await pod["first"].ends(1)
+    await pod.is_cleaned_up("Failed")
+    with node.judging("TERM-02", "the last health is kept"):
+        pod["first"].still_shows(gpu, Health.UNHEALTHY, message="during initialization")
+
+
+@scenario("STATUS-01", "TERM-02")
+async def test_a_container_that_restarts_after_a_failure_shows_its_device_until_it_succeeds(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    pod = await node.running_pod((await node.claim(driver))["gpu"], restart="OnFailure")
+    await pod.ends(1)
+    await pod["main"].is_in_state("running", restarts=1)
+    await gpu.becomes(Health.UNHEALTHY, message="after the restart of the container")
+    await pod.shows(gpu, Health.UNHEALTHY, message="after the restart of the container")
+    await pod.ends(0)
+    await pod.is_cleaned_up("Succeeded")
+    with node.judging("TERM-02", "the last health is kept"):
+        pod.still_shows(gpu, Health.UNHEALTHY, message="after the restart of the container")
