@@ -70,10 +70,10 @@ def _of_run(run: ContainerRun) -> Iterator[str]:
         yield f"{run.state} and {'ready' if run.ready else 'not ready'}"
     if (run.started and not runs) or (runs and not run.started and run.kind != "init"):
         yield f"{run.state} and {'started' if run.started else 'not started'}"
-    if runs and run.previous == run.id:
-        yield f"running as {run.id}, and the same run as its previous one"
-    if run.reason == "CrashLoopBackOff" and not run.previous:
-        yield "in CrashLoopBackOff without a previous run"
+    if run.state != "waiting" and run.id and run.previous == run.id:
+        yield f"{run.state} as {run.id}, and the same run as its previous one"
+    if run.reason == "CrashLoopBackOff" and run.previous != run.id:
+        yield "in CrashLoopBackOff, and its last run is not the one that ended"
 
 
 def _wrong_phase(seen: PodStateSeen) -> Iterator[str]:
@@ -90,7 +90,7 @@ def _initialized(seen: PodStateSeen) -> dict[str, bool]:
     has_begun = any(run.kind == "regular" and (run.id or run.previous) for run in seen.runs)
     if any(run.kind == "init" and not run.ready for run in seen.runs) and not has_begun:
         return {"Initialized": False}
-    return {}
+    return {"Initialized": True} if all(run.kind == "regular" or run.ready for run in seen.runs) else {}
 
 
 def _restarts(before: PodStateSeen | None, after: PodStateSeen) -> Iterator[str]:

@@ -117,3 +117,20 @@ def _unprepared(node: Node, uid: str) -> list[str]:
 async def _is_unprepared(node: Node, uid: str, driver: Driver) -> None:
     words = f"NodeUnprepareResources of {driver}"
     await node.until(lambda: driver.name in _unprepared(node, uid), "start", words, "no call")
+
+
+@scenario("PERSIST-04")
+async def test_a_pod_that_waits_for_its_deletion_keeps_its_entries_across_a_kubelet_restart(node: Node) -> None:
+    driver, pod, gpu = await node.pod_with_a_gpu(timeout=600)
+    await gpu.becomes(Health.UNHEALTHY, message="before the restart", timeout=600)
+    await pod.shows(gpu, Health.UNHEALTHY, message="before the restart")
+    await driver.control.fail_claims("unprepare", "the device is still in use")
+    await pod.is_deleted()
+    await node.kubelet_catches_up()
+    await node.advance_time(1)
+    await node.kubelet_restarts()
+    await node.kubelet_catches_up()
+    with node.judging("PERSIST-04", "each device has its entry"):
+        pod.still_shows(gpu, Health.UNHEALTHY, message="before the restart")
+    await driver.control.fail_claims("unprepare")
+    await pod.is_gone()

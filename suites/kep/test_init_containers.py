@@ -54,6 +54,21 @@ async def test_a_sidecar_shows_the_health_of_its_device(node: Node) -> None:
         await pod["side"].shows(gpu, Health.HEALTHY, message="after the restart of the sidecar")
 
 
+@scenario("INIT-02", "CRASH-01")
+async def test_a_sidecar_that_keeps_failing_shows_the_health_of_its_device(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    claim = await node.claim(driver)
+    pod = await node.running_pod(sidecars={"side": [claim["gpu"]]})
+    await pod["side"].ends(1)
+    await pod["side"].is_in_state("running", restarts=1)
+    await pod["side"].ends(1)
+    await pod["side"].is_in_state("CrashLoopBackOff", restarts=1)
+    await gpu.becomes(Health.UNHEALTHY, message="the cause of the failure")
+    with node.judging("INIT-02", "the sidecar shows it"):
+        await pod["side"].shows(gpu, Health.UNHEALTHY, message="the cause of the failure")
+
+
 @scenario("TERM-02")
 async def test_a_terminated_pod_keeps_the_health_in_init_containers_and_sidecars(node: Node) -> None:
     driver = await node.driver()

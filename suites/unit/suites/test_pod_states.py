@@ -67,7 +67,9 @@ def test_a_state_that_follows_from_the_containers_is_right(right: PodStateSeen) 
         (state(RUNS, replace(INIT_DONE, started=True)), "terminated and started"),
         (state(RUNS, replace(INIT_DONE, ready=False)), "terminated and not ready"),
         (state(replace(RUNS, previous="a")), "previous one"),
-        (state(replace(CRASHED, previous="")), "without a previous run"),
+        (state(replace(CRASHED, previous="b")), "not the one that ended"),
+        (state(replace(EXITED, previous="a"), RUNS), "previous one"),
+        (state(WAITS, phase="Pending", Initialized="False"), "Initialized=False"),
     ],
 )
 def test_a_state_that_does_not_follow_from_the_containers_is_found(wrong: PodStateSeen, word: str) -> None:
