@@ -3,7 +3,6 @@
 `python -m drahealth.fakes driver serve -f FILE` and `python -m drahealth.fakes ctl ...` equal those of `drahealth`.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 
 import typer
@@ -11,8 +10,8 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.program.log_lines import write_error
 from drahealth.fakes.program.usage import LazyGroup
-from drahealth.proto.quoting import printable_lines
 
 
 def _driver() -> typer.Typer:
@@ -56,7 +55,7 @@ def common() -> None:
 
 def exit_with(error: CommandError) -> None:
     """Prints the error and exits with its code."""
-    print(printable_lines(f"drahealth: {error}"), file=sys.stderr)  # noqa: T201
+    write_error(str(error))
     raise SystemExit(error.code)
 
 

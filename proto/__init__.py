@@ -5,13 +5,12 @@ codec for each health API. The others are `values`, `events` (the content of a h
 imports other parts of the project.
 """
 
-import os
 from typing import TYPE_CHECKING
 
+from drahealth.proto.environment import silence_grpc
 from drahealth.proto.exports import exports
 
-# gRPC reads this on its first import. Without it, gRPC prints a line for each ended connection.
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+silence_grpc()
 
 if TYPE_CHECKING:
     from drahealth.proto.clock import Clock, SystemClock

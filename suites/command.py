@@ -7,8 +7,8 @@ import typer
 
 from drahealth.fakes.command import FakesGroup, exit_with
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.program.usage import CommandGroup
-from drahealth.proto.quoting import printable_lines
+from drahealth.fakes.program.log_lines import LogFormat, log_as_json, write_error
+from drahealth.fakes.program.usage import CommandGroup, LogFormatOption
 from drahealth.suites.certify_command import commands as certify_commands
 from drahealth.suites.check_command import commands as check_commands
 from drahealth.suites.commands import completion
@@ -204,12 +204,15 @@ def run_manager(
         typer.Option(metavar="FILE", help="Write all messages of drivers and device plugins to this new file."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print lines of JSON, even on a terminal.")] = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Run the reference in place of a kubelet. It runs Pods from manifests, and shows the health that drivers report.
 
     SIGTERM or Ctrl-C ends it. The next manager with the same root directory continues from its state.
     Exit codes: 2 wrong usage, 3 error in the environment.
     """
+    if log_format is LogFormat.JSON:
+        log_as_json()
     from drahealth.suites.manager_command.options import Options
     from drahealth.suites.manager_command.program import serve
 
@@ -224,7 +227,7 @@ def run_manager(
             resync=resync,
             feature_gates=feature_gates,
             metrics_port=metrics_port,
-            json=json,
+            json=json or log_format is LogFormat.JSON,
             history=history,
         )
     )
@@ -356,5 +359,5 @@ def main() -> None:
 
 
 def _complain(error: HarnessError, code: int) -> None:
-    typer.echo(printable_lines(f"drahealth: {full_text(error)}"), err=True)
+    write_error(full_text(error))
     raise SystemExit(code)

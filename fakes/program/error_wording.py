@@ -21,6 +21,7 @@ _WORDINGS = tuple(
             r"unknown \2 \1; valid: \3",
         ),
         (r"\w+ should have (at (?:least|most) \d+ (?:item|character)s?).*", r"must have \1"),
+        (r"(?:Value error, )?('.+?') is not one of (.+)", r"must be one of \2, got \1"),
         (r"Field required|Missing required argument", "this field is required"),
         (r"Unexpected keyword argument|Extra inputs are not permitted", "unknown field"),
         (r"Value error, (.+)", r"\1"),

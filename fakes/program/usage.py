@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
@@ -13,6 +13,17 @@ from typer.main import get_command
 from drahealth.fakes.hints import near, with_hint
 from drahealth.fakes.program.error_wording import plain
 from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.program.log_lines import LogFormat
+
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option(
+        metavar="FORMAT",
+        help="Log lines on standard error: text (default) or json. json implies --json.",
+        show_default=False,
+    ),
+]
+"""`--log-format` of programs that run in containers."""
 
 _UsageError: Any = typer.BadParameter.__base__
 """The error class for wrong arguments and options; typer does not export it."""

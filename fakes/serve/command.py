@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.program.usage import CommandGroup
+from drahealth.fakes.program.log_lines import LogFormat, log_as_json
+from drahealth.fakes.program.usage import CommandGroup, LogFormatOption
 
 app = typer.Typer(
     name="driver",
@@ -94,6 +95,7 @@ def serve(
         _of_file("Address for metrics; default: 127.0.0.1. In a Pod use 0.0.0.0, which needs no token.", "ADDRESS"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON lines, also on a terminal (with -f).")] = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
     jumping_clock: Annotated[
         bool, typer.Option("--jumping-clock", help="Let clients move the clock forward (without -f).")
     ] = False,
@@ -103,6 +105,8 @@ def serve(
     With -f, the file defines them and `drahealth ctl` controls them. Without -f, clients create and control drivers
     by JSON lines, on the socket or on standard input. Exit codes: 2 wrong usage, 3 environment.
     """
+    if log_format is LogFormat.JSON:
+        log_as_json()
     given: dict[str, Any] = {
         "kubelet_dir": kubelet_dir,
         "registry_dir": registry_dir,
@@ -125,4 +129,6 @@ def serve(
         raise CommandError("--jumping-clock and -f exclude each other; remove one of them")
     from drahealth.fakes.serve.running import run_standing
 
+    if log_format is LogFormat.JSON:
+        given["json"] = True
     run_standing(file, socket=socket, kubeconfig=kubeconfig, given={k: v for k, v in given.items() if v is not None})

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from drahealth.fakes.program.console import print_line
 from drahealth.proto.quoting import printable
 from drahealth.suites.checking.abilities import by_grade
 from drahealth.suites.checking.checks import CHECKS
@@ -22,6 +23,8 @@ STYLE = {
     Verdict.PASS: "green",
     Verdict.NOT_APPLICABLE: "dim",
 }
+_ROOM = 80
+"""Columns of a terminal that the table needs."""
 EXPLAINED = (Verdict.ERROR, Verdict.FAIL, Verdict.WAIVED)
 
 
@@ -30,8 +33,12 @@ def show(summary: Summary, console: Console, rerun: str) -> None:
     for family, judgements in _by_family(summary.judgements):
         outcome = summary.families.get(family, "")
         console.print(Text(f"\n{family}{': ' if outcome else ''}{outcome}", style="bold"))
-        if console.is_terminal:
+        if console.is_terminal and console.width >= _ROOM:
             console.print(_table(judgements))
+        elif console.is_terminal:
+            for judgement in judgements:
+                print_line(console, _head(judgement))
+                print_line(console, Text("  ") + _sentence(judgement))
         else:
             for judgement in judgements:
                 console.print(_row(judgement), soft_wrap=True)
@@ -63,6 +70,11 @@ def _table(judgements: Iterable[Judgement]) -> Table:
         requirement = one.requirement
         table.add_row(Text(one.verdict, style=STYLE[one.verdict]), requirement.id, requirement.level, _sentence(one))
     return table
+
+
+def _head(judgement: Judgement) -> Text:
+    requirement, verdict = judgement.requirement, judgement.verdict
+    return Text.assemble((verdict, STYLE[verdict]), f" {requirement.id} ", (requirement.level, "dim"))
 
 
 def _row(judgement: Judgement) -> Text:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from drahealth.fakes.program.console import print_line
 from drahealth.proto.quoting import printable, printable_lines
 from drahealth.suites.judging.ledger import known_issues
 from drahealth.suites.judging.report import Result, Run
@@ -85,12 +86,18 @@ class Live:
     def _profile(self) -> str:
         return self.run.conditions.profile if self.run else ""
 
-    def _print(self, words: Text | str) -> None:
-        """Print until the reader closes the pipe, as `head` does. The run continues."""
+    def _print(self, words: Text | str, *, fold: bool = False) -> None:
+        """Print until the reader closes the pipe, as `head` does. The run continues.
+
+        Rows are folded at words; commands and texts to copy are not.
+        """
         if self._pipe_is_closed:
             return
         try:
-            self._console.print(words, soft_wrap=True)
+            if fold and isinstance(words, Text):
+                print_line(self._console, words)
+            else:
+                self._console.print(words, soft_wrap=True)
         except (BrokenPipeError, SystemExit):  # rich raises SystemExit
             self._pipe_is_closed = True
 
@@ -103,9 +110,9 @@ class Live:
         row.append(result.title, style="default")
         about = result.reason or " ".join((*result.requirements, *result.known_issues))
         row.append(f"  {printable(about)}", style="cyan")
-        self._print(row)
+        self._print(row, fold=True)
         for note in (*_issues(result, self._profile), *result.notes):
-            self._print(_text(f"{'':18}{note}", "yellow"))
+            self._print(_text(f"{'':18}{note}", "yellow"), fold=True)
         if result.outcome in ("failed", "error"):
             self._print(_text(result.problem, "red"))
             for text in filter(None, (result.history, f"rerun: {result.rerun}")):

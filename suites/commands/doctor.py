@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
+from drahealth.fakes.program.console import print_line
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.checks import Check
@@ -30,7 +32,7 @@ def show_doctor(given: Mapping[str, str | None]) -> int:
         (able if can else unable).append(target.title)
         fits |= can
     missing = f" It cannot run {', '.join(unable)}." if unable else ""
-    console.print(f"This machine can run {', '.join(able)}.{missing}", soft_wrap=True)
+    print_line(console, Text(f"This machine can run {', '.join(able)}.{missing}"))
     return 0 if fits else 3
 
 
@@ -66,7 +68,7 @@ def _examine(console: Console, target: TargetDefinition, values: Values) -> bool
 def _show(console: Console, check: Check) -> bool:
     """Shows a check. Returns whether the target can run as far as this goes."""
     mark = "[green]ok  [/]" if check.ok else ("[red]no  [/]" if check.needed else "[yellow]note[/]")
-    console.print(f"{mark} [bold]{check.name}[/]: {escape(check.found)}", soft_wrap=True)
+    print_line(console, Text.from_markup(f"{mark} [bold]{check.name}[/]: {escape(check.found)}"))
     if check.hint:
-        console.print(f"       {escape(check.hint)}", soft_wrap=True)
+        print_line(console, Text(f"       {check.hint}"))
     return check.ok or not check.needed

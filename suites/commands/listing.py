@@ -7,7 +7,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
+from drahealth.fakes.program.console import print_line
 from drahealth.suites.commands.explanations import explanations, lines_of
 from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.run.case_names import KEP
@@ -31,9 +33,9 @@ def show_scenarios(*, as_json: bool = False) -> None:
     for scenario in scenarios():
         console.print(f"[bold]{scenario.name}[/]", soft_wrap=True)
         for name in scenario.requirements:
-            console.print(
-                f"  [cyan]{name:11}[/] [dim]{ledger[name].level:6}[/] {ledger[name].sentence}", soft_wrap=True
-            )
+            entry = ledger[name]
+            line = f"  [cyan]{name:11}[/] [dim]{entry.level:6}[/] {escape(entry.sentence)}"
+            print_line(console, Text.from_markup(line))
 
 
 def show_explanations(names: Sequence[str], *, as_json: bool = False) -> None:
@@ -44,9 +46,9 @@ def show_explanations(names: Sequence[str], *, as_json: bool = False) -> None:
         return
     console = Console(highlight=False)
     for one in found:
-        console.print(f"[bold]{one.id}[/] ({escape(one.kind)}): {escape(one.sentence)}", soft_wrap=True)
+        print_line(console, Text.from_markup(f"[bold]{one.id}[/] ({escape(one.kind)}): {escape(one.sentence)}"))
         for title, line in lines_of(one):
-            console.print(f"  [cyan]{title:12}[/] {escape(line)}", soft_wrap=True)
+            print_line(console, Text.from_markup(f"  [cyan]{title:12}[/] {escape(line)}"))
 
 
 def _write(data: dict[str, Any]) -> None:

@@ -166,6 +166,7 @@ def test_the_pods_follow_the_values(other: list[dict[str, Any]]) -> None:
         "driver",
         "serve",
         "--file=/etc/drahealth/inventory.yaml",
+        "--log-format=json",
         "--kubelet-dir=/data/kubelet",
         "--cdi-dir=/etc/cdi",
         "--instance=$(POD_UID)",

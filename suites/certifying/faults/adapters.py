@@ -1,12 +1,12 @@
 """The fault adapters of one driver process: does each action of a fault, with a time limit."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.proto.environment import environment_of_others
 from drahealth.suites.certifying.faults import files
 from drahealth.suites.certifying.faults.backends import Backend
 from drahealth.suites.checking.faults import (
@@ -120,7 +120,9 @@ class FaultAdapters:
     async def _run(self, command: Sequence[str]) -> None:
         """Runs a program to its end; kills it and its descendants if that is cancelled."""
         try:
-            process = await DriverProcess.start(command, os.environ, self._folder, entry=self._around.entry)
+            process = await DriverProcess.start(
+                command, environment_of_others(), self._folder, entry=self._around.entry
+            )
         except ConfigurationError as error:
             raise ActionFailed(str(error)) from None
         try:

@@ -6,13 +6,13 @@ It reads commands from standard input, one in a line, such as `break gpu-1`, and
 """
 
 import asyncio
-import os
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from drahealth.proto.environment import environment_of_others
 from drahealth.suites.checking.kubelet.waiting import within
 from drahealth.suites.checking.output_text import output_text
 from drahealth.suites.checking.subject.adapters import ActionFailed, Surroundings
@@ -40,7 +40,7 @@ class Backend:
         try:
             self._process = await DriverProcess.start(
                 self._argv,
-                os.environ,
+                environment_of_others(),
                 self._around.folder,
                 entry=self._around.entry,
                 stdin=PIPE,

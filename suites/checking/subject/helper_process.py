@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from drahealth.proto.clock import Clock
+from drahealth.proto.environment import environment_of_others
 from drahealth.proto.sockets import PATH_LIMIT, is_served
 from drahealth.suites.checking.kubelet.waiting import PAUSE, within
 from drahealth.suites.checking.output_text import output_text
@@ -59,7 +60,7 @@ class HelperProcess:
 
     async def _run(self, words: Sequence[str]) -> DriverProcess:
         given = {name: filled(value, self._values) for name, value in self.helper.environment.items()}
-        variables = {**os.environ, **self.places.environment(), **given}
+        variables = {**environment_of_others(), **self.places.environment(), **given}
         argv = [filled(word, self._values) for word in words]
         return await DriverProcess.start(argv, variables, self._folder, entry=self._entry)
 

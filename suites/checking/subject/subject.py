@@ -1,7 +1,6 @@
 """A driver under test, as experiments see it: start and end it, and control its access to the API server."""
 
 import asyncio
-import os
 import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -12,6 +11,7 @@ from typing import Any
 from drahealth.fakes.cluster.list_watch import ListWatch
 from drahealth.manager.registration import Socket, find_sockets
 from drahealth.proto.clock import Clock
+from drahealth.proto.environment import environment_of_others
 from drahealth.proto.events import (
     ApiServerSwitched,
     ChildrenEnded,
@@ -183,7 +183,7 @@ class Subject:
             process = await self.launch()
         else:
             given = {name: filled(value, values) for name, value in self._environment.items()}
-            variables = {**os.environ, **self.places.environment(), **given, **(more or {})}
+            variables = {**environment_of_others(), **self.places.environment(), **given, **(more or {})}
             process = await DriverProcess.start(argv, variables, self._folder, entry=self.entry)
         self._process = process
         self._began = self.clock.now()

@@ -10,6 +10,7 @@ import pytest
 
 from drahealth.manager.tasks import first_error
 from drahealth.proto.clock import SystemClock
+from drahealth.proto.environment import silence_grpc
 from drahealth.suites.checking.sandbox.declared import Helper, Sandbox
 from drahealth.suites.checking.sandbox.running import sandbox
 from drahealth.suites.checking.subject.helper_process import HelperProcess, Helpers
@@ -62,6 +63,16 @@ async def test_helper_is_ready_when_what_it_makes_is_there(
     started.append(HelperProcess(helper, places, SystemClock()))
     await started[0].start()
     assert (places.driver_dir / "daemon.sock").exists()
+
+
+async def test_helper_does_not_inherit_what_silences_grpc_here(
+    monkeypatch: pytest.MonkeyPatch, places: Places, started: list[HelperProcess]
+) -> None:
+    monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
+    silence_grpc()
+    writes = f"import os, sys; open(sys.argv[1] + str('GRPC_VERBOSITY' in os.environ), 'w'); {SLEEPS}"
+    started.append(HelperProcess(python(writes, SOCKET, ready=f"{SOCKET}False"), places, SystemClock()))
+    await started[0].start()
 
 
 @pytest.mark.parametrize(

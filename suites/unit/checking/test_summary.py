@@ -152,6 +152,14 @@ def test_table_and_junit_name_the_check_that_does_not_apply_beside_a_pass() -> N
     assert case.findtext("system-out") == why
 
 
+def test_a_terminal_of_50_columns_has_room_for_each_sentence() -> None:
+    found, output = summary(healthy_run()), StringIO()
+    show(found, Console(file=output, width=50, force_terminal=True, color_system=None), "")
+    lines = output.getvalue().splitlines()
+    head = next(number for number, line in enumerate(lines) if line.startswith("PASS PLUGIN-01 "))
+    assert (lines[head + 1][:2], max(map(len, lines[head : head + 4])) <= 50) == ("  ", True)
+
+
 def test_families_are_judged_apart() -> None:
     def no_pod(_: str, event: Event) -> Event | None:
         return None if isinstance(event, PodDeleted) else event

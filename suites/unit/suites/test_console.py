@@ -51,6 +51,17 @@ class Screen:
         return self.text().splitlines()
 
 
+def test_a_terminal_of_50_columns_folds_rows_and_keeps_commands_whole() -> None:
+    out = io.StringIO()
+    screen = Screen()
+    screen.live = Live(Console(file=out, width=50, force_terminal=True, color_system=None))
+    screen.begins("a kubelet", 1)
+    screen.ends(replace(FAILED, title="a device that its driver never reported shows unknown"))
+    lines = out.getvalue().splitlines()
+    assert [line for line in lines if "shows unknown" in line] == ["    never reported shows unknown  STATUS-01"]
+    assert f"rerun: {FAILED.rerun}" in lines
+
+
 @pytest.fixture
 def screen() -> Screen:
     screen = Screen()
