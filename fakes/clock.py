@@ -5,6 +5,7 @@ order. It is passed as an argument, like trio's test clock. Unlike that one, it 
 """
 
 import asyncio
+import math
 import time
 from bisect import insort
 from dataclasses import dataclass, field
@@ -56,6 +57,10 @@ class JumpClock:
             raise ValueError(f"jump must be a finite number of seconds, at least 0, got {seconds}")
         self._jumped += seconds
         self._wake()
+
+    def pending(self) -> frozenset[int]:
+        """The numbers of all sleepers that a jump can wake. A number is never used again."""
+        return frozenset(sleeper.number for sleeper in self._sleepers if sleeper.deadline < math.inf)
 
     def _wake(self) -> None:
         now = self.now()

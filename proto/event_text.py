@@ -78,6 +78,8 @@ def _words(event: Event) -> str:
             return f"{event.component} restarted"
         case events.TimePassed():
             return f"{event.seconds:g} s passed"
+        case events.TimeSkipped():
+            return f"the timeline skipped {event.seconds:g} s without a change"
         case events.ReportReceived():
             return f"kubelet received from {event.driver}: {_devices(event.devices)}"
         case events.GrpcCall():

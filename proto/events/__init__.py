@@ -86,6 +86,7 @@ from drahealth.proto.events.pods import (
     Step,
     Stopped,
     TimePassed,
+    TimeSkipped,
 )
 from drahealth.proto.events.programs import (
     CommandDone,
@@ -158,6 +159,7 @@ Event = (
     | Restarted
     | Stopped
     | TimePassed
+    | TimeSkipped
     | Step
     | ManagerStarted
     | ManagerStopped
@@ -332,6 +334,7 @@ __all__ = [
     "StreamClosed",
     "StreamOpened",
     "TimePassed",
+    "TimeSkipped",
     "TimelineEnded",
     "TimelineStarted",
     "Undecoded",

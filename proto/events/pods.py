@@ -243,6 +243,17 @@ class TimePassed:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeSkipped:
+    """A timeline skipped time because nothing but heartbeats happened on the node. The node's clock did not jump."""
+
+    event: ClassVar[str] = "time-skipped"
+    emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
+
+    seconds: float
+    """Length of the skipped time."""
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One line of a scenario, in words."""
 

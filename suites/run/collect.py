@@ -12,13 +12,12 @@ from drahealth.fakes.timelines.actions import Action, ChangeKubelet, Expect
 from drahealth.fakes.timelines.plan import Plan
 from drahealth.fakes.timelines.play import play
 from drahealth.fakes.timelines.story import Story, stories
-from drahealth.proto.events import TimePassed
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.run.session import Session
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.time_limit import STORY_LIMIT
 from drahealth.suites.timelines.holder import Holder
-from drahealth.suites.timelines.stage import NodeStage
+from drahealth.suites.timelines.stage import NodeStage, jumped
 from drahealth.suites.timelines.status_changes import status_changes
 
 
@@ -63,7 +62,7 @@ class TimelineItem(pytest.Item):
 
     def progress(self) -> str:
         """The name and, if the target's time is simulated, how much of the timeline's time has passed."""
-        passed = sum(event.seconds for event in self._node.history.of(TimePassed)) if self._node else 0.0
+        passed = jumped(self._node.history) if self._node else 0.0
         return f"{self.name} ...{story_time(passed * self._speed, lasts(self._story.plan)) if passed else ''}"
 
     def reportinfo(self) -> tuple[Path, int, str]:

@@ -98,6 +98,9 @@ class Target(Protocol):
     async def advance_time(self, seconds: float) -> float:
         """Returns when `seconds` have passed for the node and its drivers: how many of them the clock jumped."""
 
+    def timers(self) -> frozenset[int] | None:
+        """The numbers of all timers of the node and its drivers, never used again; None if they are not known."""
+
     async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
         """A fake driver on the node, not started."""
 

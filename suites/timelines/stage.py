@@ -19,17 +19,19 @@ from drahealth.fakes.timelines.plan import ENDING
 from drahealth.fakes.timelines.stage import TimelineStage
 from drahealth.fakes.timelines.story import Story
 from drahealth.fakes.timelines.workload import HELD
-from drahealth.proto.events import Prepared, StatusSeen, StreamOpened, TimePassed, Unprepared
+from drahealth.proto.events import Prepared, StatusSeen, StreamOpened, TimePassed, TimeSkipped, Unprepared
 from drahealth.proto.values import ResourceHealth
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.violation import STEP_FAILED, StepFailed, Violation
 from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver
+from drahealth.suites.story.history import History
 from drahealth.suites.story.node import RECEIPT_LIMIT, Node
 from drahealth.suites.story.receipts import are_received
 from drahealth.suites.story.workload import Pod
 from drahealth.suites.targets.target import Window
 from drahealth.suites.timelines.holder import Holder
+from drahealth.suites.timelines.quiet import LONG, Beginning
 
 STRIDE = 2.0
 """Seconds that are jumped over at once, so that heartbeats come between and no device is taken for silent."""
@@ -51,13 +53,19 @@ class NodeClock:
     node: Node
 
     def now(self) -> float:
-        return time.monotonic() + sum(event.seconds for event in self.node.history.of(TimePassed))
+        return time.monotonic() + jumped(self.node.history)
 
     def wall(self) -> float:
         return time.time()
 
     async def sleep(self, seconds: float) -> None:
         await self.node.advance_time(seconds)
+
+
+def jumped(history: History) -> float:
+    """Seconds that the clock of the node jumped, and that the timeline skipped."""
+    passed, skipped = history.of(TimePassed), history.of(TimeSkipped)
+    return sum(event.seconds for event in passed) + sum(event.seconds for event in skipped)
 
 
 class NodeStage(TimelineStage):
@@ -82,14 +90,30 @@ class NodeStage(TimelineStage):
         self._plugin = plugin
 
     async def passes(self, seconds: float) -> None:
-        left = seconds
+        left, begun = seconds, self._beginning(seconds)
         while left > 0:
+            if begun and left > LONG and begun.is_over(left):
+                if await self._was_quiet(begun):
+                    self._node.history.observe(TimeSkipped(left))
+                    return
+                begun = self._beginning(left)
             step = min(left, STRIDE)
             await self._node.history.until(lambda: are_received(self._node.history.records), RECEIPT_LIMIT)
-            if jumped := await self._node.target.advance_time(step):
-                self._node.history.observe(TimePassed(jumped))
+            if by := await self._node.target.advance_time(step):
+                self._node.history.observe(TimePassed(by))
                 await asyncio.sleep(0.01)
             left -= step
+
+    def _beginning(self, left: float) -> Beginning | None:
+        """The beginning of a period that may be quiet; None if the timers of the target are not known."""
+        timers = self._node.target.timers()
+        return None if timers is None else Beginning(left, len(self._node.history.records), timers)
+
+    async def _was_quiet(self, begun: Beginning) -> bool:
+        """A fault of a stream can lose a report at random, so time with such a fault is not quiet."""
+        if (await self._driver.control.state()).stream_faults:
+            return False
+        return begun.was_quiet(self._node.history.records, self._node.target.timers() or frozenset())
 
     @contextmanager
     def at(self, action: Action) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from drahealth.proto.events import Record, StatusSeen, TimePassed
+from drahealth.proto.events import Record, StatusSeen, TimePassed, TimeSkipped
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import ResourceHealth
 
@@ -24,7 +24,7 @@ def status_changes(records: Iterable[Record], since: float) -> Iterator[str]:
     jumped, seen = 0.0, dict[tuple[str, str], _States]()
     for record in records:
         match record.what:
-            case TimePassed(seconds=seconds) if record.at >= since:
+            case TimePassed(seconds=seconds) | TimeSkipped(seconds=seconds) if record.at >= since:
                 jumped += seconds
             case StatusSeen() as status:
                 at = max(record.at - since, 0.0) + jumped

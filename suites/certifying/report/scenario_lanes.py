@@ -17,6 +17,7 @@ from drahealth.proto.events import (
     StreamClosed,
     StreamOpened,
     TimePassed,
+    TimeSkipped,
 )
 from drahealth.proto.history import HistoryFile
 from drahealth.suites.certifying.report.bars import Bar, merged
@@ -148,6 +149,8 @@ def _marks(records: Sequence[Record]) -> Iterator[Mark]:
                 yield Mark(record.at, "step", text)
             case TimePassed(seconds=seconds):
                 yield Mark(record.at, "step", f"the clock of the node advances by {seconds:g} s")
+            case TimeSkipped(seconds=seconds):
+                yield Mark(record.at, "step", f"the timeline skips {seconds:g} s without a change")
             case MalformedReceived(stream=stream):
                 yield Mark(record.at, "problem", f"malformed report on stream {stream}")
             case GrpcCall() as call if mark := call_mark(call):

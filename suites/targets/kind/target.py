@@ -101,6 +101,9 @@ class KindTarget:
     async def open_window(self, window: Window) -> Opened:
         return Opened(self.windows[window])
 
+    def timers(self) -> frozenset[int] | None:
+        return None
+
     async def advance_time(self, seconds: float) -> float:
         await asyncio.sleep(seconds)
         return 0.0

@@ -149,6 +149,10 @@ class ReferenceTarget:
         await self._jump(seconds)
         return seconds
 
+    def timers(self) -> frozenset[int] | None:
+        known = isinstance(self._drivers, InlineDrivers) and isinstance(self._server, MemoryApiServer)
+        return self.clock.pending() if known else None
+
     async def start_driver(self, options: DriverOptions, observe: Callable[[Record], None]) -> DriverControl:
         return await self._running_drivers.start(options, observe)
 

@@ -11,7 +11,7 @@ from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.messages import report_of
 from drahealth.fakes.timelines.model import DeviceMessage, Message
 from drahealth.fakes.timelines.story import stories
-from drahealth.proto.events import ReportSent, Restarted, StatusSeen, Step
+from drahealth.proto.events import ReportSent, Restarted, StatusSeen, Step, TimeSkipped
 from drahealth.proto.history import read_history
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.commands.play import play_timelines
@@ -20,6 +20,7 @@ from drahealth.suites.run.collect import as_scenario
 from drahealth.suites.run.scenario import scenario_of
 from drahealth.suites.unit.suites.test_command import BROKEN, drahealth
 
+DAY = 86400
 HEAD = "format: fault-timeline/v1\nname: a story\n"
 BACK = """timeline:
   - {inject: xid/79, device: gpu-0}
@@ -371,6 +372,17 @@ timeline:
 """
     done = drahealth("play", write(tmp_path, steps))
     assert "expected: pod pod-3 shows gpu-2 Healthy\n  seen:     it holds gpu-0, gpu-1, and not gpu-2" in done.stdout
+
+
+def test_days_without_a_change_are_skipped(tmp_path: Path) -> None:
+    steps = "{inject: xid/79, device: gpu-0}, {after: 300d, recover: {action: reboot, takes: 1s}, device: gpu-0}"
+    expected = "{expect: {device: gpu-0, health: Healthy}, within: push}"
+    path = write(tmp_path, f"timeline: [{steps}, {expected}]")
+    done = drahealth("play", path, "--histories", str(tmp_path))
+    events = [record.what for record in read_history(tmp_path / "a story.jsonl").records]
+    (skipped,) = (event.seconds for event in events if isinstance(event, TimeSkipped))
+    assert (done.returncode, 299 * DAY < skipped < 300 * DAY) == (0, True)
+    assert f"Healthy at {300 * DAY // 10**5}" in done.stdout
 
 
 def test_speed_and_seed_are_used(tmp_path: Path) -> None:
