@@ -2,6 +2,7 @@
 
 import asyncio
 
+from drahealth.fakes.cluster.api import SLICES
 from drahealth.proto.values import MESSAGE_LIMIT, Health
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
@@ -67,10 +68,17 @@ async def test_concurrent_pods_each_show_the_health_of_their_own_device(node: No
 
 @scenario("STATUS-04")
 async def test_a_resource_id_consists_of_driver_pool_and_device(node: Node) -> None:
-    _, pod, gpu = await node.pod_with_a_gpu()
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    await node.another_node_publishes(driver, gpu.name)
+    pod = await node.running_pod((await node.claim(driver))["gpu"])
     await pod.has_devices(1)
     with node.judging("STATUS-04", "the ID is driver/pool/device"):
         node.check(pod.ids() == {str(gpu.id)}, f"the id {gpu.id}", pod)
+        specs = [found["spec"] for found in await node.target.api.list(SLICES)]
+        paths = [(s["driver"], s["pool"]["name"], one["name"]) for s in specs for one in s.get("devices") or ()]
+        found = [path for path in paths if "/".join(path) in pod.ids()]
+        node.check(len(found) == 1, "the ID of one device in all ResourceSlices", found)
 
 
 @scenario("STATUS-11")

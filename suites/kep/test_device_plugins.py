@@ -119,18 +119,19 @@ async def test_a_device_plugin_registers_again_after_a_kubelet_restart(node: Nod
     await pod.shows(gpu, Health.UNHEALTHY, within="restart")
 
 
-@scenario("DP-08")
+@scenario("DP-08", "STATUS-20")
 async def test_a_container_with_a_claim_and_an_extended_resource_shows_both(node: Node) -> None:
     driver, plugin = await node.driver(), await node.device_plugin()
     claim = await node.claim(driver)
-    pod = await node.running_pod(claim["gpu"], plugin.request())
+    pod = await node.running_pod(claim["gpu"], plugin.request(), limits={"cpu": "10m", "memory": "16Mi"})
     claimed, allocated = driver.gpus[0], plugin.gpus[0]
     await claimed.becomes(Health.UNHEALTHY, message="the claimed device failed")
     await pod.shows(claimed, Health.UNHEALTHY, message="the claimed device failed")
     await pod.shows(allocated, Health.HEALTHY)
     await allocated.becomes(Health.UNHEALTHY)
     await pod.shows(allocated, Health.UNHEALTHY)
-    await pod.shows_entries({claim["gpu"].entry: [claimed], plugin.resource: [allocated]})
+    with node.judging("STATUS-20", "there are no entries for cpu and memory"):
+        await pod.shows_entries({claim["gpu"].entry: [claimed], plugin.resource: [allocated]})
 
 
 @scenario("DP-09", counterpart_of=("TestDeviceHealthUpdateWithDuplicateDeviceIDs",))

@@ -5,6 +5,7 @@ from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
+from drahealth.suites.story.pod_parts import field_names
 from drahealth.suites.story.workload import Pod
 
 
@@ -20,13 +21,21 @@ async def test_with_the_gate_off_the_field_is_not_populated(node: Node) -> None:
     node.check(state.streams_opened == 0, "no health stream is opened", state)
 
 
-@scenario("GATE-02", "GATE-03", counterpart_of=("kep/e2e-gate-turned-off", "alpha2/e2e-gate-off"))
+@scenario("GATE-02", "GATE-03", "GATE-07", counterpart_of=("kep/e2e-gate-turned-off", "alpha2/e2e-gate-off"))
 async def test_disabling_the_gate_removes_the_field_and_keeps_the_workload_running(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await gpu.becomes(Health.UNHEALTHY, message="before")
     await pod.shows(gpu, Health.UNHEALTHY, message="before")
+    without_devices = await node.running_pod(limits={"cpu": "10m", "memory": "16Mi"})
+    await without_devices.shows_no_health("push")
+    await node.events_arrive()
+    with_gate = field_names((await without_devices.object())["status"])
     await node.set_gates(on=False)
     await pod.shows_no_health()
+    with node.judging("GATE-07", "a pod without devices has the same status"):
+        without_gate = field_names((await without_devices.object())["status"])
+        node.check(with_gate == without_gate, "the same fields", sorted(with_gate ^ without_gate))
+        node.check(without_devices.has_never_restarted(), "no container was restarted", without_devices)
     with node.judging("GATE-03", "the workload keeps running"):
         await pod.is_running()
         node.check(pod.has_never_restarted(), "no container was restarted", pod)

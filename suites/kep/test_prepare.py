@@ -41,7 +41,7 @@ async def test_the_claim_of_a_pod_that_is_deleted_without_a_grace_period_is_unpr
         await _is_unprepared(node, uid, driver)
 
 
-@scenario("PREPARE-02")
+@scenario("PREPARE-02", "EVENT-03")
 async def test_a_claim_that_its_driver_cannot_prepare_is_tried_again(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]
@@ -50,6 +50,8 @@ async def test_a_claim_that_its_driver_cannot_prepare_is_tried_again(node: Node)
     await node.kubelet_catches_up()
     with node.judging("PREPARE-02", "the pod does not run before"):
         node.check(not pod.has_run(), "no container of the pod has run", pod)
+    with node.judging("EVENT-03", "an event has the error of the driver"):
+        await pod.gets_warning("the device is in use by another process")
     await driver.control.fail_claims("prepare")
     with node.judging("PREPARE-02", "the pod runs after a later attempt"):
         await pod.is_running()

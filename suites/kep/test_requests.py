@@ -1,12 +1,16 @@
 """KEP-4680, ResourceStatus, and kubeletplugin, Device: requests, subrequests, and the devices that serve them."""
 
 from drahealth.fakes.control.driver import Returned
-from drahealth.proto.values import Health
+from drahealth.proto.values import MESSAGE_LIMIT, Health
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.claims import Claim
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
+from drahealth.suites.story.pod_parts import health_size
 from drahealth.suites.story.workload import Pod
+
+LARGEST_HEALTH = MESSAGE_LIMIT + 256
+"""Bytes of JSON in a status for the health of a device."""
 
 
 @scenario("STATUS-05")
@@ -109,13 +113,20 @@ async def test_two_shares_of_a_device_show_it_once(node: Node) -> None:
         node.check(len(pod.resources(gpu)) == 1, f"{gpu} of {driver} once", pod)
 
 
-@scenario("STATUS-05")
+@scenario("STATUS-05", "STATUS-23")
 async def test_a_pod_shows_more_than_a_hundred_devices_of_a_driver(node: Node) -> None:
     driver = await node.driver(devices=112)
     claims = [await node.claim(driver, gpu=28) for _ in range(4)]
     pod = await node.running_pod(*(claim["gpu"] for claim in claims))
     await pod.has_devices(112)
-    last = driver.gpus[-1]
+    last, message = driver.gpus[-1], "m" * MESSAGE_LIMIT
+    await driver.control.report([gpu.reading(Health.UNHEALTHY, message) for gpu in driver.gpus])
+    with node.judging("STATUS-23", "the status is written"):
+        await pod.shows(last, Health.UNHEALTHY, message=message)
+        await pod.has_devices(112)
+    with node.judging("STATUS-23", "the health of each device is small"):
+        size = health_size(await pod.object())
+        node.check(size <= 112 * LARGEST_HEALTH, f"at most {LARGEST_HEALTH} bytes for each device", size)
     await last.becomes(Health.UNHEALTHY, message="the last of many")
     await pod.shows(last, Health.UNHEALTHY, message="the last of many")
 

@@ -93,6 +93,8 @@ async def test_the_health_of_several_drivers_survives_a_kubelet_restart(node: No
         await gpu.driver.is_silenced()
     await node.advance_time(1)
     await node.kubelet_restarts()
+    for gpu in (first, second):
+        await gpu.driver.has_new_stream()
     await fence.becomes(Health.UNHEALTHY, message="a fence")
     await pod.shows(fence, Health.UNHEALTHY, message="a fence", within="restart")
     with node.judging("PERSIST-01", "the health of each driver is known"):

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack, suppress
 
-from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS, REPLICA_SETS, ApiError
+from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS, REPLICA_SETS, SLICES, ApiError
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver
@@ -18,6 +18,8 @@ class Cleanup:
     def __init__(self, target: Target, namespace: str, watch: PodWatch, history: History) -> None:
         self.drivers: list[Driver] = []
         self.plugins: list[DevicePlugin] = []
+        self.slices: list[str] = []
+        """The names of the ResourceSlices that no driver of the node publishes."""
         self._target = target
         self._namespace = namespace
         self._watch = watch
@@ -31,6 +33,8 @@ class Cleanup:
         stack.push_async_callback(api.delete, NAMESPACES, self._namespace)
         for name in {driver.name for driver in self.drivers}:
             stack.push_async_callback(api.delete, DEVICE_CLASSES, name)
+        for name in self.slices:
+            stack.push_async_callback(api.delete, SLICES, name)
         made: list[Driver | DevicePlugin] = [*self.drivers, *self.plugins]
         for control in (one.control for one in made):
             stack.push_async_callback(self._target.drop_driver, control)

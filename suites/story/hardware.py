@@ -182,6 +182,7 @@ class Driver:
     async def is_silenced(self) -> None:
         """Silence the driver: it keeps running, and sends no reports of its own."""
         self.node.log(f"driver {self} is silenced")
+        self._opened_before = len(self._opened())
         await self.control.stream_silence()
 
     async def resumes(self) -> None:
@@ -202,7 +203,7 @@ class Driver:
         await self.control.stream_send("ff")
 
     async def has_new_stream(self) -> None:
-        """Wait until the kubelet has opened a health stream since `stream_ends`."""
+        """Wait until the kubelet has opened a health stream since the last `stream_ends` or `is_silenced`."""
         expected = f"driver {self} has a new health stream"
         await self.node.until(lambda: len(self._opened()) > self._opened_before, "restart", expected, "no new stream")
 

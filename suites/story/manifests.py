@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, PODS, Object
+from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, PODS, SLICES, Object
 from drahealth.suites.targets.target import BELONGS
 
 ClaimUse = tuple[str, str | None]
@@ -54,6 +54,22 @@ def _request(name: str, alternatives: Sequence[str], driver: str, count: int, *,
     if not alternatives:
         return {"name": name, "exactly": {**asked, "adminAccess": True} if admin else asked}
     return {"name": name, "firstAvailable": [{"name": alternative, **asked} for alternative in alternatives]}
+
+
+def slice_of_another_node(driver: str, device: str) -> Object:
+    """A ResourceSlice of another node, whose pool has one device with this name. Each node has a pool of its name."""
+    node = f"another-node-of-{driver}"
+    return {
+        "apiVersion": SLICES.api_version,
+        "kind": SLICES.kind,
+        "metadata": {"name": node, "labels": BELONGS},
+        "spec": {
+            "driver": driver,
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": device}],
+        },
+    }
 
 
 def template(claim: Object) -> Object:

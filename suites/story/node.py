@@ -6,9 +6,10 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, suppress
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Never
 
-from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS, REPLICA_SETS, ApiError
+from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS, REPLICA_SETS, SLICES, ApiError
 from drahealth.fakes.control.device_plugin import PluginOptions
 from drahealth.fakes.control.driver import DriverOptions, only_health_api
 from drahealth.proto import events
@@ -178,6 +179,12 @@ class Node(Disruptions):
         self._made.drivers.append(driver)
         return driver
 
+    async def another_node_publishes(self, driver: Driver, device: str) -> None:
+        """Publish a device of this name for the driver on another node, which is only in the API."""
+        other = manifests.slice_of_another_node(driver.name, device)
+        self._made.slices.append(other["metadata"]["name"])
+        await self.target.api.create(SLICES, other)
+
     async def device_plugin(self, devices: int | Sequence[str] = 1, **options: Any) -> DevicePlugin:
         """Start a fake device plugin and wait for its registration. All devices are Healthy.
 
@@ -248,12 +255,14 @@ class Node(Disruptions):
         unused: Sequence[Claim] = (),
         command: Sequence[str] = (),
         restart: str = "Always",
+        limits: Mapping[str, str] = MappingProxyType({}),
         bound: bool = False,
     ) -> Pod:
         """Create a pod; do not wait for it. Its container `main` uses `uses`, unless `containers` replaces it.
 
-        Sidecars start before the init containers, which run to completion. No container uses the `unused` claims. With
-        `bound` the manifest names the node, so that no scheduler reserves the claims for the pod.
+        Sidecars start before the init containers, which run to completion. No container uses the `unused` claims. Each
+        container has the `limits`, such as of cpu and memory. With `bound` the manifest names the node, so that no
+        scheduler reserves the claims for the pod.
         """
         self._names += 1
         users = PodUses(
@@ -264,7 +273,9 @@ class Node(Disruptions):
         )
         name, image = f"pod-{self._names}", self.target.workload_image
         sources = {claim.name: await self.claims.source(claim) for claim in users.claims}
-        manifest = pod_manifest(self.namespace, name, users, sources, image=image, command=command, restart=restart)
+        manifest = pod_manifest(
+            self.namespace, name, users, sources, image=image, command=command, restart=restart, limits=limits
+        )
         manifest["spec"] |= {"nodeName": self.target.node_name} if bound else {}
         created = await self.target.api.create(PODS, manifest)
         return Pod(self, name, created["metadata"]["uid"], users)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from drahealth.fakes.cluster.api import PODS, Object
@@ -35,8 +36,10 @@ def pod_manifest(
     image: str,
     command: Sequence[str],
     restart: str,
+    limits: Mapping[str, str] = MappingProxyType({}),
 ) -> Object:
-    """The manifest of a pod. `sources` maps the name of each claim to its reference.
+    """The manifest of a pod. `sources` maps the name of each claim to its reference. `limits` are the limits of
+    each container for resources that are no devices, such as cpu.
 
     The grace period is not 0, because the API server would then delete the pod before the kubelet has unprepared
     its claims.
@@ -53,17 +56,23 @@ def pod_manifest(
             "enableServiceLinks": False,
             "resourceClaims": [{"name": claim, **source} for claim, source in sorted(sources.items())],
             "initContainers": [
-                *({**_container(n, uses, image, ()), "restartPolicy": "Always"} for n, uses in users.sidecars.items()),
-                *(_container(n, uses, image, ()) for n, uses in users.init.items()),
+                *({**_container(n, uses, image, (), limits), **_SIDECAR} for n, uses in users.sidecars.items()),
+                *(_container(n, uses, image, (), limits) for n, uses in users.init.items()),
             ],
-            "containers": [_container(n, uses, image, command) for n, uses in users.containers.items()],
+            "containers": [_container(n, uses, image, command, limits) for n, uses in users.containers.items()],
         },
     }
 
 
-def _container(name: str, uses: Sequence[Use | ResourceRequest], image: str, command: Sequence[str]) -> dict[str, Any]:
+_SIDECAR = {"restartPolicy": "Always"}
+
+
+def _container(
+    name: str, uses: Sequence[Use | ResourceRequest], image: str, command: Sequence[str], limits: Mapping[str, str]
+) -> dict[str, Any]:
     claimed = [use for use in uses if isinstance(use, Use)]
     claims = [{"name": u.claim.name, **({"request": u.request} if u.request else {})} for u in claimed]
-    limits = {use.plugin.resource: str(use.count) for use in uses if isinstance(use, ResourceRequest)}
-    spec: dict[str, Any] = {"name": name, "image": image, "resources": {"claims": claims, "limits": limits}}
+    devices = {use.plugin.resource: str(use.count) for use in uses if isinstance(use, ResourceRequest)}
+    resources = {"claims": claims, "limits": {**limits, **devices}}
+    spec: dict[str, Any] = {"name": name, "image": image, "resources": resources}
     return {**spec, "command": list(command)} if command else spec

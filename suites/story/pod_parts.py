@@ -1,5 +1,6 @@
 """The parts of a pod whose status has health entries: its containers of any kind, and the pod itself."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.targets.target import Window
 
 _FIELD = "allocatedResourcesStatus"
+_CONTAINERS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 
 
 class MessageNode(StoryNode, Protocol):
@@ -116,10 +118,27 @@ def entry_ids(entries: Sequence[ResourceStatus]) -> dict[str, set[str]]:
     return {entry.name: {r.resource_id for r in entry.resources} for entry in entries}
 
 
+def health_size(pod: Object) -> int:
+    """The bytes of JSON that each allocatedResourcesStatus in the status of a Pod object has together."""
+    parts = [pod["status"]]
+    for kind in _CONTAINERS:
+        parts += pod["status"].get(kind) or ()
+    return sum(len(json.dumps(part[_FIELD]).encode()) for part in parts if _FIELD in part)
+
+
+def field_names(value: object, path: str = "") -> frozenset[str]:
+    """The paths of all fields in a part of an object, without the indices of lists."""
+    if isinstance(value, list):
+        return frozenset().union(*(field_names(one, path) for one in value))
+    if not isinstance(value, dict):
+        return frozenset({path})
+    return frozenset().union(*(field_names(one, f"{path}.{name}") for name, one in value.items()))
+
+
 def without_health(pod: Object) -> Object:
     """The status of a Pod object without each allocatedResourcesStatus."""
     status = {key: value for key, value in pod["status"].items() if key != _FIELD}
-    for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+    for kind in _CONTAINERS:
         if kind in status:
             status[kind] = [{key: value for key, value in c.items() if key != _FIELD} for c in status[kind]]
     return status

@@ -177,6 +177,14 @@ class Pod:
         found = any(gpu.name in text and health in _healths(text) for text in texts)
         self.node.check(found, f"an event on pod {self.name} names {gpu} and {health}", "; ".join(texts) or "no events")
 
+    async def gets_warning(self, text: str) -> None:
+        """Wait until a Warning event on the pod has this text."""
+
+        def is_true() -> bool:
+            return any(event.type == "Warning" and text in event.message for event in self.events())
+
+        await self.node.until(is_true, "start", f"a Warning event on pod {self.name} has {text!r}", self.events())
+
     def orders(self) -> set[tuple[str, ...]]:
         """All orders of a container's entries that occurred in its statuses."""
         statuses = [status for status in self.node.history.of(StatusSeen) if status.uid == self.uid]

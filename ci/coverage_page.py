@@ -1,0 +1,46 @@
+"""docs/coverage.md: what judges each statement of the texts, written from suites/judging/statements.toml."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from drahealth.suites.judging.ledger import requirements
+from drahealth.suites.judging.statements import TEXTS, VERDICTS, JudgedStatement, statements
+
+INTRODUCTION = """\
+For most statements of KEP-4680, the requirement that names the section shows what judges them
+([requirements.md](requirements.md)). This page lists the other statements: a reading of the texts once found no check
+for them, or only part of one. It says what judges each of them now.
+
+A mutant is a wrong kubelet or a wrong API server. For each mutant of a statement, one of its scenarios fails.
+`ci/mutants --hand -k NAME` tries a mutant whose name has hyphens, and `suites/unit/suites/test_mutants.py` tries the
+others. Ids such as READ-16 are in [readings.md](readings.md).
+
+"""
+
+
+def coverage_page(note: str) -> str:
+    """The page; `note` names its source."""
+    return "".join(_parts(note)).rstrip() + "\n"
+
+
+def _parts(note: str) -> Iterator[str]:
+    counts = Counter(one.verdict for one in statements().values())
+    yield f"# Coverage of the texts\n\n{note}{INTRODUCTION}| verdict | statements | meaning |\n|---|---|---|\n"
+    yield from (f"| {verdict} | {counts[verdict]} | {meaning} |\n" for verdict, meaning in VERDICTS.items())
+    yield "\n| text | meaning |\n|---|---|\n"
+    yield from (f"| {text} | {meaning} |\n" for text, meaning in TEXTS.items())
+    yield "\n| id | text, section | statement | verdict | requirements | judged by | mutants | remark |\n"
+    yield "|" + "---|" * 8 + "\n"
+    yield from map(_row, statements().values())
+
+
+def _row(one: JudgedStatement) -> str:
+    judges = ", ".join(f"`{name}`" for name in (*one.scenarios, *one.tests))
+    mutants = ", ".join(f"`{name}`" for name in one.mutants)
+    cells = (one.id, f"{one.text}, {one.section}", one.says, one.verdict, _linked(one), judges, mutants, one.why)
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _linked(one: JudgedStatement) -> str:
+    pages = {True: "requirements.md", False: "driver-requirements.md"}
+    return ", ".join(f"[{name}]({pages[name in requirements()]}#{name.lower()})" for name in one.requirements)
