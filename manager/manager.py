@@ -38,17 +38,19 @@ class DeviceManager:
     ) -> None:
         clock = clock or SystemClock()
         self._root = root
-        self._dra = dra(root, profile=profile, gates=gates or Gates(), clock=clock, observe=observe)
-        self._device_plugins = device_plugins(
-            root, profile=profile, gates=gates or Gates(), clock=clock, observe=observe
-        )
-        handlers: dict[str, Handler] = {"DRAPlugin": self._dra, "DevicePlugin": self._device_plugins}
+        gates = gates or Gates()
+        self._has_dra = gates.dynamic_resource_allocation
+        self._dra = dra(root, profile=profile, gates=gates, clock=clock, observe=observe)
+        self._device_plugins = device_plugins(root, profile=profile, gates=gates, clock=clock, observe=observe)
+        handlers: dict[str, Handler] = {"DRAPlugin": self._dra} if self._has_dra else {}
+        handlers["DevicePlugin"] = self._device_plugins
         self._directory = RegistrationDirectory(root / "plugins_registry", clock, handlers, observe)
 
     async def start(self) -> None:
         """Loads the checkpoints and starts to register plugins."""
         self._root.mkdir(parents=True, exist_ok=True)
-        self._dra.load()
+        if self._has_dra:
+            self._dra.load()
         self._device_plugins.load()
         await self._device_plugins.start()
         await self._directory.start()
@@ -94,8 +96,10 @@ class DeviceManager:
     async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> Mapping[str, tuple[PreparedDevice, ...]]:
         """Prepares the claims of a pod, except prepared ones. Raises PrepareError.
 
-        Returns the devices by claim UID, with the CDI ids for the containers.
+        Returns the devices by claim UID, with the CDI ids for the containers. Without DRA there are none.
         """
+        if not self._has_dra:
+            return {claim.ref.uid: () for claim in claims}
         return await self._dra.prepare(pod_uid, claims)
 
     async def unprepare(self, pod_uid: str) -> None:

@@ -32,13 +32,13 @@ async def test_disabling_the_gate_removes_the_field_and_keeps_the_workload_runni
     with_gate = field_names((await without_devices.object())["status"])
     await node.set_gates(on=False)
     await pod.shows_no_health()
-    with node.judging("GATE-07", "a pod without devices has the same status"):
-        without_gate = field_names((await without_devices.object())["status"])
-        node.check(with_gate == without_gate, "the same fields", sorted(with_gate ^ without_gate))
-        node.check(without_devices.has_never_restarted(), "no container was restarted", without_devices)
     with node.judging("GATE-03", "the workload keeps running"):
         await pod.is_running()
         node.check(pod.has_never_restarted(), "no container was restarted", pod)
+        node.check(without_devices.has_never_restarted(), "no container was restarted", without_devices)
+    with node.judging("GATE-07", "a pod without devices has the same status"):
+        without_gate = field_names((await without_devices.object())["status"])
+        node.check(with_gate == without_gate, "the same fields", sorted(with_gate ^ without_gate))
 
 
 @scenario("GATE-04", "GATE-03", counterpart_of=("kep/e2e-gate-on-again", "alpha2/e2e-gate-on"))
@@ -123,6 +123,21 @@ async def test_the_gate_also_applies_to_device_plugins(node: Node) -> None:
     await node.set_gates(on=True)
     with node.judging("GATE-04", "the current health shows again"):
         await pod.shows(gpu, Health.HEALTHY, within="restart")
+    with node.judging("GATE-03", "the workload keeps running"):
+        node.check(pod.has_never_restarted(), "no container was restarted", pod)
+
+
+@scenario("GATE-08", "GATE-03")
+async def test_without_dra_the_devices_of_device_plugins_show_their_health(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_plugin_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    driver = await node.new_driver()
+    await node.set_gates(dra=False)
+    await gpu.becomes(Health.UNHEALTHY)
+    with node.judging("GATE-08", "the device of the device plugin shows its health"):
+        await pod.shows(gpu, Health.UNHEALTHY, within="restart")
+    with node.judging("GATE-08", "a DRA plugin is rejected with a reason"):
+        node.check(bool(await driver.starts_in_vain()), "an error text", "an empty error")
     with node.judging("GATE-03", "the workload keeps running"):
         node.check(pod.has_never_restarted(), "no container was restarted", pod)
 

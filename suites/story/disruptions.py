@@ -9,6 +9,7 @@ from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.target import Target
 
 _GATE = "ResourceHealthStatus"
+_DRA_GATE = "DynamicResourceAllocation"
 
 
 class Disruptions:
@@ -22,6 +23,8 @@ class Disruptions:
         self.history = History()
         self.gates_on = True
         """The feature gate is on in the API server and in the kubelet."""
+        self.has_default_gates = True
+        """The gate DynamicResourceAllocation is on, too."""
         self.title = title
         self._needs = needs
         self._api_server_is_stopped = False
@@ -56,15 +59,24 @@ class Disruptions:
             self._kubelet_is_stopped = False
             self.history.observe(events.Restarted("kubelet"))
 
-    async def set_gates(self, *, on: bool | None = None, api_server: bool = True, kubelet: bool = True) -> None:
-        """Set the feature gate and restart the API server and the kubelet. `on` sets both sides."""
+    async def set_gates(
+        self, *, on: bool | None = None, api_server: bool = True, kubelet: bool = True, dra: bool = True
+    ) -> None:
+        """Set the feature gate and restart the API server and the kubelet. `on` sets both sides.
+
+        `dra` is the gate DynamicResourceAllocation of the kubelet.
+        """
         self._use(Capability.SWITCH_GATES)
+        if not dra:
+            self._use(Capability.SWITCH_DRA)
+            self.log(f"the feature gate {_DRA_GATE} is off in the kubelet")
         api_server, kubelet = (api_server, kubelet) if on is None else (on, on)
         sides = {"API server": api_server, "kubelet": kubelet}
         self.log(f"the feature gate is {', '.join(f'{_on(is_on)} in the {side}' for side, is_on in sides.items())}")
         self.gates_on = api_server and kubelet
+        self.has_default_gates = self.gates_on and dra
         self.history.observe(events.Stopped("kubelet"))
-        await self.target.set_gates(api_server=api_server, kubelet=kubelet)
+        await self.target.set_gates(api_server=api_server, kubelet=kubelet, dra=dra)
         self.history.observe(events.GateSet(_GATE, self.gates_on, api_server, kubelet))
 
     async def api_server_stops(self) -> None:

@@ -127,7 +127,7 @@ class Node(Disruptions):
     async def _end(self) -> None:
         async with AsyncExitStack() as stack:
             self._made.add_to(stack)
-            if not self.gates_on:
+            if not self.has_default_gates:
                 stack.push_async_callback(self.set_gates, on=True)
             stack.push_async_callback(self._made.delete_pods)
             stack.push_async_callback(self._made.restart_drivers)

@@ -17,6 +17,7 @@ class Capability(Enum):
     STOP_KUBELET = "stop-kubelet"
     CONTROL_WITHOUT_KUBELET = "control-without-kubelet"
     SWITCH_GATES = "switch-gates"
+    SWITCH_DRA = "switch-dra"
     ADVANCE_TIME = "advance-time"
     SET_RESYNC = "set-resync"
     LOCAL_DRIVERS = "local-drivers"
@@ -42,6 +43,7 @@ _MEANINGS = {
     Capability.STOP_KUBELET: "Kill the kubelet, and start it later with the same files. Containers keep running.",
     Capability.CONTROL_WITHOUT_KUBELET: "Send commands to the fake drivers and the pods while the kubelet is stopped.",
     Capability.SWITCH_GATES: "Set the feature gates of the API server and of the kubelet.",
+    Capability.SWITCH_DRA: "Disable the feature gate DynamicResourceAllocation of the kubelet.",
     Capability.ADVANCE_TIME: "Move the clock of the node forward, without waiting.",
     Capability.SET_RESYNC: "Set the time between two resyncs of a Pod.",
     Capability.LOCAL_DRIVERS: "Register any driver that runs on this machine, not only the fake ones.",
@@ -52,7 +54,13 @@ _MEANINGS = {
 }
 
 _EXCLUSIVE = frozenset(
-    {Capability.STOP_API_SERVER, Capability.RESTART_KUBELET, Capability.STOP_KUBELET, Capability.SWITCH_GATES}
+    {
+        Capability.STOP_API_SERVER,
+        Capability.RESTART_KUBELET,
+        Capability.STOP_KUBELET,
+        Capability.SWITCH_GATES,
+        Capability.SWITCH_DRA,
+    }
 )
 
 

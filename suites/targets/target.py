@@ -119,8 +119,10 @@ class Target(Protocol):
     async def start_kubelet(self) -> None:
         """Starts a stopped kubelet with the same files; returns when the node is Ready."""
 
-    async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
-        """Sets the feature gates of device health on the API server and on the kubelet, and restarts both."""
+    async def set_gates(self, *, api_server: bool, kubelet: bool, dra: bool = True) -> None:
+        """Sets the feature gates of device health on the API server and on the kubelet, and restarts both. `dra` is
+        the gate DynamicResourceAllocation of the kubelet.
+        """
 
     async def stop_api_server(self) -> None:
         """Kills the API server: its watches end, and calls fail until it is started."""

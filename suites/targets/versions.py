@@ -33,8 +33,16 @@ def profile_of(version: str) -> "Profile":
 
 
 def missing_in(version: str) -> Mapping[Capability, str]:
-    """The capabilities that a control plane of this release lacks with its default feature gates."""
+    """The capabilities that a control plane and a kubelet of this release lack with their default feature gates."""
     minor = int(version.split(".")[1])
     if minor >= 36:
+        return locked_in(version)
+    taints = {Capability.TAINT_DEVICES: f"in Kubernetes 1.{minor} the feature gate DRADeviceTaints is off by default"}
+    return {**taints, **locked_in(version)}
+
+
+def locked_in(release: str) -> Mapping[Capability, str]:
+    """The capabilities that a kubelet of this release lacks because it locks feature gates."""
+    if int(release.split(".")[1]) < 35:
         return {}
-    return {Capability.TAINT_DEVICES: f"in Kubernetes 1.{minor} the feature gate DRADeviceTaints is off by default"}
+    return {Capability.SWITCH_DRA: "from Kubernetes 1.35 on, the gate DynamicResourceAllocation is locked to true"}

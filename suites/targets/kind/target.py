@@ -18,7 +18,7 @@ from drahealth.proto.events import Observe, Record
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.drivers import RemoteDrivers
 from drahealth.suites.targets.engine.engine import Engine
-from drahealth.suites.targets.gates import feature_gates
+from drahealth.suites.targets.gates import feature_gates, kubelet_gates
 from drahealth.suites.targets.kind.cluster.cluster_lock import ClusterLock
 from drahealth.suites.targets.kind.cluster.node_control import KindNodes
 from drahealth.suites.targets.kind.cluster.prepared_cluster import ClusterProvider, PreparedCluster
@@ -126,8 +126,8 @@ class KindTarget:
     async def start_kubelet(self) -> None:
         await self._nodes.start_kubelet(self.node_name)
 
-    async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
-        gates = feature_gates(self.profile, api_server), feature_gates(self.profile, kubelet)
+    async def set_gates(self, *, api_server: bool, kubelet: bool, dra: bool = True) -> None:
+        gates = feature_gates(self.profile, api_server), kubelet_gates(self.profile, kubelet, dra)
         await self._nodes.set_gates(*gates)
 
     async def stop_api_server(self) -> None:

@@ -19,7 +19,7 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Observe, Record
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
-from drahealth.suites.targets.gates import feature_gates
+from drahealth.suites.targets.gates import feature_gates, kubelet_gates
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
 from drahealth.suites.targets.run_directory import RunDirectory
@@ -157,8 +157,8 @@ class KubeletTarget:
     async def start_kubelet(self) -> None:
         await self._started.start_kubelet()
 
-    async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
-        gates = feature_gates(self.profile, api_server), feature_gates(self.profile, kubelet)
+    async def set_gates(self, *, api_server: bool, kubelet: bool, dra: bool = True) -> None:
+        gates = feature_gates(self.profile, api_server), kubelet_gates(self.profile, kubelet, dra)
         await self._started.set_gates(*gates)
 
     async def stop_api_server(self) -> None:

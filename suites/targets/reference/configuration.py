@@ -12,7 +12,7 @@ from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.reference.options import PROFILE
 from drahealth.suites.targets.reference.target import RESYNC, ReferenceTarget
 from drahealth.suites.targets.shared_options import DRIVER, KUBERNETES, place_of
-from drahealth.suites.targets.versions import missing_in, profile_of
+from drahealth.suites.targets.versions import locked_in, missing_in, profile_of
 
 _LACKS_KEP_API = {
     Capability.KEP_API: "the API server is that of a release, which lacks fields and names that only the KEP has"
@@ -43,7 +43,7 @@ class ReferenceConfiguration:
     @property
     def missing(self) -> Mapping[Capability, str]:
         if self.api_server == "memory":
-            return {}
+            return locked_in(self.profile.release) if self.profile.release else {}
         return {**missing_in(self.kubernetes), **(_LACKS_KEP_API if self.profile == KEP else {})}
 
     @property

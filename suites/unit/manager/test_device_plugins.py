@@ -366,6 +366,17 @@ async def test_with_the_gate_off_devices_are_allocated_and_nothing_is_shown(make
     assert (entries(node, "pod"), node.notified) == ({}, [])
 
 
+async def test_without_dra_a_pod_has_its_devices_of_device_plugins_and_none_of_claims(make_node: MakeNode) -> None:
+    node = make_node(gates=Gates(dynamic_resource_allocation=False))
+    await node.start()
+    await run_plugin(node)
+    await node.run_pod("pod", await node.claim("gpus", "gpu-1"))
+    await run_pod(node, "pod")
+    await node.shows("pod", gpu_0="Healthy")
+    shown = node.manager.allocated_resources_status("pod", PodClaims({"main": node.uses["pod"]})).containers
+    assert [entry.name for entry in shown["main"]] == [RESOURCE]
+
+
 @pytest.mark.counterpart("TestDeviceHealthUpdateWithDuplicateDeviceIDs")
 @pytest.mark.parametrize(("profile", "told"), [(KEP, {"gpus"}), (V1_37, {"gpus"}), (V1_36, {"nics"})])
 async def test_pod_to_notify_if_two_resources_have_the_same_device_id(

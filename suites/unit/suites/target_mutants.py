@@ -71,12 +71,12 @@ class FiltersContainersOnly(ReferenceTarget):
 class RestartsWorkloads(ReferenceTarget):
     """A change of the gate restarts all containers."""
 
-    async def set_gates(self, *, api_server: bool, kubelet: bool) -> None:
+    async def set_gates(self, *, api_server: bool, kubelet: bool, dra: bool = True) -> None:
         if running := self.runtime.containers(state=ContainerState.RUNNING):
             for container in running:
                 self.runtime.stop_container(container.id, 0)
             await self._restarted()
-        await super().set_gates(api_server=api_server, kubelet=kubelet)
+        await super().set_gates(api_server=api_server, kubelet=kubelet, dra=dra)
 
     async def _restarted(self) -> None:
         """Returns when the status of the story's only pod shows it."""
