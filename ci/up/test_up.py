@@ -88,6 +88,9 @@ def test_an_unhealthy_gpu_of_a_pod_is_seen_with_kubectl(state: Path) -> None:
     drahealth("kubectl", "wait", "--for=condition=Ready", "pod/job", "--timeout=240s")
     drahealth("ctl", "--name", "drahealth", "set", "gpu-*", "--health", "unhealthy")
     drahealth("kubectl", "wait", f"--for=jsonpath={HEALTH}=Unhealthy", "pod/job", "--timeout=240s")
+    # Fact C-06. If kubectl prints the health one day, change the fact, and TEXT-09 in suites/judging/statements.toml.
+    described = drahealth("kubectl", "describe", "pod/job")
+    assert ("Restart Count" in described, "Unhealthy" in described) == (True, False)
 
 
 def test_the_typed_client_of_the_page_reads_the_health(state: Path) -> None:

@@ -40,5 +40,11 @@ class ControlPlaneApi(ListWatch, Protocol):
     async def add_ephemeral_container(self, name: str, namespace: str, container: Object) -> None:
         """Adds an ephemeral container to a pod, as `kubectl debug` does; its name must be new in the pod."""
 
+    async def patch_status(self, kind: Kind, name: str, namespace: str, patch: Object) -> Object:
+        """Changes the status by a strategic merge patch. Returns the object."""
+
+    async def apply_status(self, kind: Kind, obj: Object, manager: str) -> Object:
+        """Applies fields of the status as this manager, also if they belong to another one. Returns the object."""
+
     async def wait_ready(self) -> None:
         """Waits until the server is ready."""

@@ -119,7 +119,7 @@ async def test_a_device_plugin_registers_again_after_a_kubelet_restart(node: Nod
     await pod.shows(gpu, Health.UNHEALTHY, within="restart")
 
 
-@scenario("DP-08", "STATUS-20")
+@scenario("DP-08", "DP-03")
 async def test_a_container_with_a_claim_and_an_extended_resource_shows_both(node: Node) -> None:
     driver, plugin = await node.driver(), await node.device_plugin()
     claim = await node.claim(driver)
@@ -130,7 +130,7 @@ async def test_a_container_with_a_claim_and_an_extended_resource_shows_both(node
     await pod.shows(allocated, Health.HEALTHY)
     await allocated.becomes(Health.UNHEALTHY)
     await pod.shows(allocated, Health.UNHEALTHY)
-    with node.judging("STATUS-20", "there are no entries for cpu and memory"):
+    with node.judging("DP-03", "there are no entries for cpu and memory"):
         await pod.shows_entries({claim["gpu"].entry: [claimed], plugin.resource: [allocated]})
 
 

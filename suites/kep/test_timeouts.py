@@ -8,15 +8,18 @@ from drahealth.suites.story.node import Node
 @scenario("TIMEOUT-01", counterpart_of=("kep/cache-timeout",))
 async def test_a_device_not_reported_within_its_timeout_shows_unknown(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu()
+    await driver.control.stream_skew(3600)  # the times in its reports are an hour ahead, and do not count
     await gpu.becomes(Health.UNHEALTHY, message="the last report", timeout=2)
     await pod.shows(gpu, Health.UNHEALTHY, message="the last report")
     await driver.is_silenced()
     await node.advance_time(2.1)
     with node.judging("TIMEOUT-01", "it shows as Unknown"):
         await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
+    await driver.control.stream_skew(-3600)
     await driver.resumes()
     await gpu.becomes(Health.HEALTHY, timeout=60)
-    await pod.shows(gpu, Health.HEALTHY)
+    with node.judging("TIMEOUT-01", "a report with an earlier time counts"):
+        await pod.shows(gpu, Health.HEALTHY)
 
 
 @scenario("TIMEOUT-02")

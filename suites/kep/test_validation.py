@@ -5,6 +5,7 @@ from drahealth.proto.values import MESSAGE_LIMIT, Health
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
 
+_FIELD = "allocatedResourcesStatus"
 _ID = "gpu.example.com/pool/gpu-0"
 
 
@@ -35,6 +36,39 @@ async def test_the_api_server_refuses_entries_of_the_pod_for_other_claims(node: 
     await pod.shows(gpu, Health.HEALTHY)
     with node.judging("PODLEVEL-01", "an entry for a claim that is not of the pod is refused"):
         await _is_refused(node, await pod.object(), "", _entry("claim:other", {"resourceID": _ID, "health": "Healthy"}))
+
+
+@scenario("API-02", needs=("kep-api",))
+async def test_patches_merge_entries_by_their_names(node: Node) -> None:
+    node.unjudged |= {"STATUS-18", "STATUS-19"}  # the scenario itself writes wrong and unchanged statuses
+    driver = await node.driver(devices=3)
+    unused, used = [await node.claim(driver) for _ in range(2)], await node.claim(driver)
+    pod = await node.running_pod(used["gpu"], unused=unused)
+    await pod.shows((await node.allocated(used))[0], Health.HEALTHY)
+    identity = {"metadata": {"name": pod.name, "namespace": node.namespace}}
+    with node.judging("API-02", "a patch of the pod's own field keeps the entries with other names"):
+        names = _names(await pod.object())
+        node.check(len(names) == 2, "an entry of the pod for each unused claim", names)
+        patch = {**identity, "status": {_FIELD: [{"name": names[0]}]}}
+        patched = [
+            _names(await node.target.api.patch_status(PODS, pod.name, node.namespace, patch)),
+            _names(await node.target.api.apply_status(PODS, patch, "a client")),
+        ]
+        node.check(patched == [names, names], f"the entries {names} after each patch", patched)
+    with node.judging("API-02", "server-side apply refuses two entries with one name"):
+        status = (await pod.object())["status"]["containerStatuses"][0]
+        twice = {"containerStatuses": [{**status, _FIELD: status[_FIELD] * 2}]}
+        try:
+            await node.target.api.apply_status(PODS, {**identity, "status": twice}, "a client")
+            answer = "it was accepted"
+        except ApiError as error:
+            answer = str(error)
+        node.check("duplicate entries for key" in answer, "an error that names the key", answer)
+
+
+def _names(pod: Object) -> list[str]:
+    """The names of the entries in the pod's own field."""
+    return [entry["name"] for entry in pod["status"].get(_FIELD) or ()]
 
 
 def _entry(name: str | None, *resources: Object) -> Object:

@@ -30,9 +30,10 @@ class ApplyOptions:
 
 
 def apply_patch(old: Object, patch: Object, lists: Lists, options: ApplyOptions) -> Object:
-    """The object with the fields of the patch. `ApiError` 400 or 422 for an invalid patch."""
+    """The object with the fields of the patch. `ApiError` 400, 422 or 500 for an invalid patch."""
     metadata = _checked_metadata(patch, options)
     wanted = _without_nulls(_applied_part(patch, metadata, options))
+    _check_unique(wanted, lists)
     fields = _fields(wanted, lists)
     managed = [entry for entry in old["metadata"].get("managedFields") or () if isinstance(entry, dict)]
     own = next((entry for entry in managed if _identity(entry) == _identity(_entry(options))), {})
@@ -65,6 +66,19 @@ def _applied_part(patch: Object, metadata: Object, options: ApplyOptions) -> Obj
     fields = {name: value for name, value in patch.items() if name not in ("apiVersion", "kind", "metadata", "status")}
     applied = {name: metadata[name] for name in _APPLIED_METADATA if name in metadata}
     return {**fields, "metadata": applied} if applied else fields
+
+
+def _check_unique(value: Any, lists: Lists, path: str = "") -> None:
+    """Raises `ApiError` 500, as Kubernetes does, for two elements of a list with the same keys."""
+    if isinstance(value, dict):
+        for name, field in value.items():
+            _check_unique(field, lists, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        names = [_element_name(element, lists[path].keys) for element in value] if path in lists else []
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise refusals.duplicate_entries(path, twice.removeprefix("k:"))
+        for element in value:
+            _check_unique(element, lists, path)
 
 
 def _entry(options: ApplyOptions) -> Object:

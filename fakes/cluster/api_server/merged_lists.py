@@ -51,12 +51,25 @@ _IN_POD_SPEC: Lists = {
     },
 }
 
+_HEALTH = "allocatedResourcesStatus"
+_IN_HEALTH: Lists = {
+    _HEALTH: MergedList(("name",)),
+    f"{_HEALTH}.resources": MergedList(("resourceID",), strategic=False),
+}
+"""Health (KEP-4680). A patch replaces the lists of container statuses as a whole, so it
+merges only the Pod's own field. In each of these lists the keys must be unique in an apply patch."""
+
 _CONDITIONS: Lists = {"status.conditions": MergedList(("type",))}
 
 _BY_KIND: Mapping[str, Lists] = {
     PODS.kind: {
         **{f"spec.{path}": found for path, found in _IN_POD_SPEC.items()},
         **_CONDITIONS,
+        **{
+            f"status.{part}{path}": found
+            for part in ("", "containerStatuses.", "initContainerStatuses.", "ephemeralContainerStatuses.")
+            for path, found in _IN_HEALTH.items()
+        },
         "status.podIPs": MergedList(("ip",)),
         "status.resourceClaimStatuses": MergedList(("name",)),
     },

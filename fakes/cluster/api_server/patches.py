@@ -10,6 +10,8 @@ from drahealth.fakes.cluster.api_server.strategic_merge import strategic_merge
 
 APPLY = "application/apply-patch+yaml"
 """The content type of apply patches (module `apply_patches`)."""
+STRATEGIC = "application/strategic-merge-patch+json"
+"""The content type of strategic merge patches."""
 
 Change = Callable[[Object], Object]
 """From a stored object, which stays as it is, to the wanted one."""
@@ -41,5 +43,5 @@ def _merge(old: Object, patch: Object, _: Lists) -> Object:
 
 _TYPES: Mapping[str, Callable[[Object, Object, Lists], Object]] = {
     "application/merge-patch+json": _merge,
-    "application/strategic-merge-patch+json": strategic_merge,
+    STRATEGIC: strategic_merge,
 }

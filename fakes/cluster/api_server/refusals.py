@@ -143,6 +143,12 @@ def no_field_manager() -> ApiError:
     return ApiError(422, "Invalid", message)
 
 
+def duplicate_entries(path: str, keys: str) -> ApiError:
+    """The error for an apply patch with two elements of the same keys, which Kubernetes reports as a server error."""
+    message = f"failed to create typed patch object: .{path}: duplicate entries for key {keys}"
+    return ApiError(500, "InternalServerError", message)
+
+
 def versioned_at_creation() -> ApiError:
     """The error for a resourceVersion at creation, which Kubernetes reports as a server error."""
     message = "resourceVersion should not be set on objects to be created"

@@ -8,13 +8,16 @@ and the feature gates. Every call takes effect immediately and in order; only `w
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import partial
 
 from drahealth.fakes.cluster.api import EVENTS, NAMESPACES, NODES, PODS, ApiError, Kind, Object, WatchEvent
 from drahealth.fakes.cluster.api_server import deletion, refusals, strategies
+from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_patch
 from drahealth.fakes.cluster.api_server.gates import KEP_RULES, FieldRules, HealthFields
 from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
+from drahealth.fakes.cluster.api_server.merged_lists import merged_lists
 from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
-from drahealth.fakes.cluster.api_server.patches import Change
+from drahealth.fakes.cluster.api_server.patches import STRATEGIC, Change, patch_change
 from drahealth.fakes.cluster.api_server.pod_validation import validate_status
 from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything, selected
 from drahealth.fakes.cluster.api_server.storage import Storage, copied, fast_copy, key_of
@@ -153,6 +156,16 @@ class ApiServer:
             if new["metadata"].get(key) != old["metadata"].get(key):
                 raise refusals.bad_request(f"a patch must not change metadata.{key} of {kind.kind} {name}")
         return await (self.replace_status(kind, new) if status else self.replace(kind, new))
+
+    async def patch_status(self, kind: Kind, name: str, namespace: str, patch: Object) -> Object:
+        """Changes the status by a strategic merge patch."""
+        return await self.patch(kind, name, namespace, patch_change(kind, STRATEGIC, patch), status=True)
+
+    async def apply_status(self, kind: Kind, obj: Object, manager: str) -> Object:
+        """Applies fields of the status; a field of another manager becomes one of this manager, too."""
+        metadata, options = obj["metadata"], ApplyOptions(manager, True, self.time())
+        change = partial(apply_patch, patch=obj, lists=merged_lists(kind), options=options)
+        return await self.patch(kind, metadata["name"], metadata.get("namespace"), change, status=True)
 
     async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
         """Marks the object for deletion; it is deleted when no finalizer is left. A namespace is deleted with its

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from drahealth.fakes.cluster.api import NODES, PODS, ApiError, Kind, Object, WatchEvent
 from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.patches import APPLY, STRATEGIC
 from drahealth.fakes.cluster.api_server.strategies import check_shape, checked_namespace, is_name, namespace_of
 from drahealth.fakes.cluster.clients.access import Access, in_cluster
 from drahealth.fakes.cluster.clients.static_kubeconfig import static_access
@@ -85,6 +86,17 @@ class KubeClient:
     async def replace_status(self, kind: Kind, obj: Object) -> Object:
         """Stores the status; spec and metadata stay."""
         return await self._connection.call("PUT", _own_path(kind, obj) + "/status", body=_whole(kind, obj))
+
+    async def patch_status(self, kind: Kind, name: str, namespace: str, patch: Object) -> Object:
+        """Changes the status by a strategic merge patch."""
+        return await self._connection.call(
+            "PATCH", _path(kind, name, namespace) + "/status", body=patch, type_=STRATEGIC
+        )
+
+    async def apply_status(self, kind: Kind, obj: Object, manager: str) -> Object:
+        """Applies fields of the status; 500 for two elements of a list with the same keys."""
+        query, path = {"fieldManager": manager, "force": "true"}, _own_path(kind, obj) + "/status"
+        return await self._connection.call("PATCH", path, query=query, body=_whole(kind, obj), type_=APPLY)
 
     async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
         """Deletes the object; `grace` in seconds, None for the kind's default."""

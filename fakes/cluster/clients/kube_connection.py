@@ -41,12 +41,15 @@ class KubeConnection:
         self._sockets: aiohttp.ClientSession | None = None
 
     async def call(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Any = None
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Any = None, type_: str = ""
     ) -> dict[str, Any]:
-        """The JSON object of the answer. `ApiError` from the server, or 503 if it is unreachable."""
+        """The JSON object of the answer. `ApiError` from the server, or 503 if it is unreachable.
+
+        `type_` is the content type of the body, if it is that of a patch.
+        """
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT)
         with self._reaching():
-            async with await self._answer(method, path, timeout, query, body) as response:
+            async with await self._answer(method, path, timeout, query, body, type_) as response:
                 text = await response.text()
         answer = _object(text)
         if answer is None:
@@ -122,6 +125,7 @@ class KubeConnection:
         timeout: aiohttp.ClientTimeout,
         query: Mapping[str, str] | None = None,
         body: Any = None,
+        type_: str = "",
     ) -> aiohttp.ClientResponse:
         """The answer, whose body is not read yet. Raises `ApiError` if the server rejects the request."""
         try:
@@ -131,6 +135,7 @@ class KubeConnection:
                 body,
                 query_params=list((query or {}).items()),
                 header_params=dict(self._headers),
+                content_type=type_,
                 serialize=False,
                 _request_timeout=timeout,
             )

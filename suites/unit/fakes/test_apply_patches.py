@@ -183,3 +183,11 @@ def test_a_manager_that_applies_nothing_leaves_what_others_applied(one: Object, 
     left = apply(both, {}, "one")
     alone = apply(CLAIM, {"status": two}, "two")
     assert without_order(left["status"]) == without_order(alone["status"])
+
+
+@pytest.mark.parametrize("place", [{}, {"name": "main"}], ids=["pod", "container"])
+def test_two_entries_of_health_with_one_name_are_refused(place: Object) -> None:
+    part = {**place, "allocatedResourcesStatus": [{"name": "claim:a"}, {"name": "claim:a"}]}
+    with pytest.raises(ApiError, match=r'duplicate entries for key \{"name":"claim:a"\}') as refused:
+        apply(CLAIM, {"status": {"containerStatuses": [part]} if place else part}, kind=PODS)
+    assert refused.value.status == 500

@@ -86,6 +86,18 @@ class IgnoresTheGate(DevicePluginManager):
         super().__init__(root, **{**known, "gates": Gates()})
 
 
+class NeedsDra(DevicePluginManager):
+    """Without DRA no device plugin can register."""
+
+    def __init__(self, root: Path, *, gates: Gates, **known: Any) -> None:
+        super().__init__(root, gates=gates, **known)
+        self._has_dra = gates.dynamic_resource_allocation
+
+    async def start(self) -> None:
+        if self._has_dra:
+            await super().start()
+
+
 class ReadsOneList(DevicePluginManager):
     """Only the first list of a plugin counts."""
 

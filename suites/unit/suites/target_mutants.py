@@ -14,6 +14,7 @@ from drahealth.fakes.cluster.api_server.gates import HealthFields
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.containers.runtime import ContainerState
 from drahealth.fakes.cluster.pod_worker.devices import PodDevices
+from drahealth.fakes.cluster.pod_worker.health_events import PodEvent
 from drahealth.fakes.cluster.pod_worker.lifecycle import PodLifecycle
 from drahealth.fakes.cluster.pod_worker.status import pod_status
 from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
@@ -68,6 +69,43 @@ class FiltersContainersOnly(ReferenceTarget):
         super().__init__(profile, make_server=_served_by(_Forgetful), **known)
 
 
+class _Incomplete(HealthFields):
+    def served(self, pod: Object) -> Object:
+        served = super().served(pod)
+        if self.status or "containerStatuses" not in served.get("status", {}):
+            return served
+        left = [{k: v for k, v in one.items() if k != "started"} for one in served["status"]["containerStatuses"]]
+        return {**served, "status": {**served["status"], "containerStatuses": left}}
+
+
+class _Dropping(ApiServer):
+    def restart(self, gates: Mapping[str, bool] | None = None) -> None:
+        super().restart(gates)
+        self._fields = _Incomplete(self._rules, self._fields.status, self._fields.message)
+
+
+class DropsAnotherField(ReferenceTarget):
+    """With the gate off, the API server does not serve the field `started` of containers, either."""
+
+    def __init__(self, profile: Profile, **known: Any) -> None:
+        super().__init__(profile, make_server=_served_by(_Dropping), **known)
+
+
+class _Replacing(ApiServer):
+    async def patch_status(self, kind: Kind, name: str, namespace: str, patch: Object) -> Object:
+        def change(old: Object) -> Object:
+            return {**old, "status": {**old["status"], **patch["status"]}}
+
+        return await self.patch(kind, name, namespace, change, status=True)
+
+
+class ReplacesLists(ReferenceTarget):
+    """A patch of a status replaces each list that it has."""
+
+    def __init__(self, profile: Profile, **known: Any) -> None:
+        super().__init__(profile, make_server=_served_by(_Replacing), **known)
+
+
 class RestartsWorkloads(ReferenceTarget):
     """A change of the gate restarts all containers."""
 
@@ -93,6 +131,12 @@ class _Restless(PodLifecycle):
         if status != self.pod.newest["status"]:
             self.pod.take(await self._node.api.replace_status(PODS, {**self.pod.newest, "status": status}))
         await super()._stay_at_rest()
+
+
+class _Discreet(PodLifecycle):
+    def _record(self, event: PodEvent) -> None:
+        if event.reason != "FailedPrepareDynamicResources":
+            super()._record(event)
 
 
 class _Chatty(PodLifecycle):
@@ -220,6 +264,12 @@ class GivesAllDevices(ReferenceTarget):
     """Each container gets the CDI devices of all claims of its pod."""
 
     workers = _workers(_Giving)
+
+
+class HidesFailures(ReferenceTarget):
+    """A failed preparation creates no Event."""
+
+    workers = _workers(_Discreet)
 
 
 class TellsAtEachSync(ReferenceTarget):
