@@ -30,3 +30,17 @@ async def test_a_pod_in_crash_loop_back_off_shows_a_device_plugins_health(node: 
         await gpu.becomes(health)
         await pod.shows(gpu, health)
         await pod.is_in_back_off()
+
+
+@scenario("STATUS-01", needs=("restart-rules",))
+async def test_a_container_that_its_own_rule_restarts_shows_the_health_of_its_device(node: Node) -> None:
+    driver = await node.driver()
+    gpu = driver.gpus[0]
+    pod = await node.running_pod((await node.claim(driver))["gpu"], restart="Never", restart_codes=(3,))
+    await gpu.becomes(Health.UNHEALTHY, message="before the restart")
+    await pod.shows(gpu, Health.UNHEALTHY, message="before the restart")
+    await pod.ends(code=3)
+    await pod.runs_again()
+    await pod.shows(gpu, Health.UNHEALTHY, message="before the restart")
+    await gpu.becomes(Health.UNHEALTHY, message="after the restart")
+    await pod.shows(gpu, Health.UNHEALTHY, message="after the restart")

@@ -40,3 +40,14 @@ async def test_a_pod_shows_its_failed_device_plugin_gpu_and_its_replacement_gets
     node.check(healthy != failing, f"the replacement has another device than {failing}", replacement)
     with node.judging("STORY-01", "the replacement shows the other device of the plugin"):
         await replacement.shows(healthy, Health.HEALTHY)
+
+
+@scenario("STATUS-01", needs=("taint-devices",))
+async def test_a_taint_of_a_device_does_not_change_its_health_in_the_pod_status(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_gpu()
+    await pod.shows(gpu, Health.HEALTHY)
+    await gpu.gets_taint("gpu.example.com/unhealthy", "NoSchedule")
+    await node.kubelet_catches_up()
+    pod.still_shows(gpu, Health.HEALTHY)
+    await gpu.becomes(Health.UNHEALTHY, message="the driver reports it")
+    await pod.shows(gpu, Health.UNHEALTHY, message="the driver reports it")

@@ -255,11 +255,13 @@ class Node(Disruptions):
         unused: Sequence[Claim] = (),
         command: Sequence[str] = (),
         restart: str = "Always",
+        restart_codes: Sequence[int] = (),
         limits: Mapping[str, str] = MappingProxyType({}),
         bound: bool = False,
     ) -> Pod:
         """Create a pod; do not wait for it. Its container `main` uses `uses`, unless `containers` replaces it.
 
+        Containers that exit with one of the `restart_codes` are restarted by their own rule, and after no other exit.
         Sidecars start before the init containers, which run to completion. No container uses the `unused` claims. Each
         container has the `limits`, such as of cpu and memory. With `bound` the manifest names the node, so that no
         scheduler reserves the claims for the pod.
@@ -273,9 +275,8 @@ class Node(Disruptions):
         )
         name, image = f"pod-{self._names}", self.target.workload_image
         sources = {claim.name: await self.claims.source(claim) for claim in users.claims}
-        manifest = pod_manifest(
-            self.namespace, name, users, sources, image=image, command=command, restart=restart, limits=limits
-        )
+        options: dict[str, Any] = {"command": command, "restart": restart, "restart_codes": restart_codes}
+        manifest = pod_manifest(self.namespace, name, users, sources, image=image, limits=limits, **options)
         manifest["spec"] |= {"nodeName": self.target.node_name} if bound else {}
         created = await self.target.api.create(PODS, manifest)
         return Pod(self, name, created["metadata"]["uid"], users)

@@ -36,14 +36,17 @@ def pod_manifest(
     image: str,
     command: Sequence[str],
     restart: str,
+    restart_codes: Sequence[int] = (),
     limits: Mapping[str, str] = MappingProxyType({}),
 ) -> Object:
     """The manifest of a pod. `sources` maps the name of each claim to its reference. `limits` are the limits of
-    each container for resources that are no devices, such as cpu.
+    each container for resources that are no devices, such as cpu. Containers that exit with one of the `restart_codes`
+    are restarted, whatever the restart policy of the pod is.
 
     The grace period is not 0, because the API server would then delete the pod before the kubelet has unprepared
     its claims.
     """
+    rule = _restart_rule(restart_codes)
     return {
         "apiVersion": PODS.api_version,
         "kind": PODS.kind,
@@ -59,12 +62,19 @@ def pod_manifest(
                 *({**_container(n, uses, image, (), limits), **_SIDECAR} for n, uses in users.sidecars.items()),
                 *(_container(n, uses, image, (), limits) for n, uses in users.init.items()),
             ],
-            "containers": [_container(n, uses, image, command, limits) for n, uses in users.containers.items()],
+            "containers": [_container(n, uses, image, command, limits) | rule for n, uses in users.containers.items()],
         },
     }
 
 
 _SIDECAR = {"restartPolicy": "Always"}
+
+
+def _restart_rule(codes: Sequence[int]) -> dict[str, Any]:
+    if not codes:
+        return {}
+    rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": list(codes)}}
+    return {"restartPolicy": "Never", "restartPolicyRules": [rule]}
 
 
 def _container(

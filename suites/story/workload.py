@@ -99,6 +99,10 @@ class Pod:
             "no NodeUnprepareResources call",
         )
 
+    async def runs_again(self) -> None:
+        """Wait until every container runs after its first restart."""
+        await self._until("a container runs again", lambda c: (c.state, c.restarts) == ("running", 1), "start")
+
     def has_never_restarted(self) -> bool:
         """Whether the pod is Running, every container runs, and none was restarted, init containers included."""
         initial = self.status.init_containers if self.status else ()

@@ -22,6 +22,7 @@ class Capability(Enum):
     SET_RESYNC = "set-resync"
     LOCAL_DRIVERS = "local-drivers"
     TAINT_DEVICES = "taint-devices"
+    RESTART_RULES = "restart-rules"
     KEP_API = "kep-api"
     SEE_CDI_DEVICES = "see-cdi-devices"
 
@@ -48,6 +49,7 @@ _MEANINGS = {
     Capability.SET_RESYNC: "Set the time between two resyncs of a Pod.",
     Capability.LOCAL_DRIVERS: "Register any driver that runs on this machine, not only the fake ones.",
     Capability.TAINT_DEVICES: "Publish devices with taints. The scheduler skips such devices.",
+    Capability.RESTART_RULES: "Restart a container by a rule of its own (`restartPolicyRules`).",
     Capability.KEP_API: "Test fields and names that the KEP defines and that no released API has. "
     "On a release, their absence is a known issue.",
     Capability.SEE_CDI_DEVICES: "Read which CDI devices the container runtime received for a container.",

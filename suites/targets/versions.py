@@ -32,13 +32,22 @@ def profile_of(version: str) -> "Profile":
     return found
 
 
+_ON_SINCE = {
+    Capability.TAINT_DEVICES: ("DRADeviceTaints", 36),
+    Capability.RESTART_RULES: ("ContainerRestartRules", 35),
+}
+"""The feature gates of capabilities, and the minor releases since which they are on by default."""
+
+
 def missing_in(version: str) -> Mapping[Capability, str]:
     """The capabilities that a control plane and a kubelet of this release lack with their default feature gates."""
     minor = int(version.split(".")[1])
-    if minor >= 36:
-        return locked_in(version)
-    taints = {Capability.TAINT_DEVICES: f"in Kubernetes 1.{minor} the feature gate DRADeviceTaints is off by default"}
-    return {**taints, **locked_in(version)}
+    off = {
+        capability: f"in Kubernetes 1.{minor} the feature gate {gate} is off by default"
+        for capability, (gate, since) in _ON_SINCE.items()
+        if minor < since
+    }
+    return {**off, **locked_in(version)}
 
 
 def locked_in(release: str) -> Mapping[Capability, str]:

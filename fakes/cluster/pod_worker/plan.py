@@ -1,8 +1,8 @@
 """The containers of a pod that are due to start, and whether the pod has ended, as a kubelet decides it. Pure.
 
-Source: the Pod API, "Init Containers" and "Sidecar Containers". Init containers run one after the other. An init
-container with restart policy Always, a sidecar, is started in its turn and kept running. The decision needs only the
-existing containers; nothing is stored between two decisions.
+Source: the Pod API, "Init Containers", "Sidecar Containers", and the restart rules of regular containers. Init
+containers run one after the other. An init container with restart policy Always, a sidecar, is started in its turn and
+kept running. The decision needs only the existing containers; nothing is stored between two decisions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ def plan(spec: Object, containers: Sequence[Container]) -> Plan:
     """The plan for a pod with this spec that is not being deleted."""
     initial = spec.get("initContainers") or ()
     regular = [(one, latest(containers, one["name"])) for one in spec["containers"]]
-    if all(found is not None and _stays_down(found, spec) for _, found in regular):
+    if all(found is not None and _stays_down(found, one, spec) for one, found in regular):
         return Plan(is_over=True)
     if any(found is not None for _, found in regular):
         sidecars = [one for one in initial if is_sidecar(one)]
@@ -36,7 +36,7 @@ def plan(spec: Object, containers: Sequence[Container]) -> Plan:
         due, is_initialized = _initialization(initial, containers)
         if not is_initialized:
             return Plan(tuple(due))
-    return Plan((*due, *(one for one, found in regular if found is None or _is_to_restart(found, spec))))
+    return Plan((*due, *(one for one, found in regular if found is None or _is_to_restart(found, one, spec))))
 
 
 def is_sidecar(spec: Object) -> bool:
@@ -89,11 +89,18 @@ def _is_down(found: Container | None) -> bool:
     return found is not None and found.state is ContainerState.EXITED
 
 
-def _is_to_restart(found: Container, pod: Object) -> bool:
-    return _is_down(found) and not _stays_down(found, pod)
+def _is_to_restart(found: Container, spec: Object, pod: Object) -> bool:
+    return _is_down(found) and not _stays_down(found, spec, pod)
 
 
-def _stays_down(found: Container, pod: Object) -> bool:
-    policy = pod.get("restartPolicy", "Always")
+def _stays_down(found: Container, spec: Object, pod: Object) -> bool:
+    policy = spec.get("restartPolicy") or pod.get("restartPolicy", "Always")
     restarts = policy == "Always" or (policy == "OnFailure" and found.exit_code != 0)
-    return found.state is ContainerState.EXITED and not restarts
+    has_rule = any(_applies(rule, found.exit_code) for rule in spec.get("restartPolicyRules") or ())
+    return found.state is ContainerState.EXITED and not restarts and not has_rule
+
+
+def _applies(rule: Object, code: int | None) -> bool:
+    """Whether the rule restarts a container with this exit code."""
+    codes = rule["exitCodes"]
+    return bool((code in codes["values"]) is (codes["operator"] == "In"))

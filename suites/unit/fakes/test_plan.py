@@ -80,6 +80,16 @@ def test_pod_ends_when_its_regular_containers_have_ended(policy: str, code: int,
     assert plan(pod(SIDECAR, policy=policy), [ran("side"), ran("main", code)]).is_over is is_over
 
 
+@pytest.mark.parametrize(
+    ("operator", "code", "is_over"), [("In", 3, False), ("In", 1, True), ("NotIn", 3, True), ("NotIn", 1, False)]
+)
+def test_a_rule_of_a_container_counts_before_the_policies(operator: str, code: int, is_over: bool) -> None:
+    rule = {"action": "Restart", "exitCodes": {"operator": operator, "values": [3]}}
+    main = {"name": "main", "restartPolicy": "Never", "restartPolicyRules": [rule]}
+    found = plan({"restartPolicy": "Always", "containers": [main]}, [ran("main", code)])
+    assert found == (Plan(is_over=True) if is_over else Plan((main,)))
+
+
 def test_a_sidecar_is_restarted_even_where_nothing_else_is() -> None:
     assert plan(pod(SIDECAR, policy="Never"), [ran("side", 1), ran("main")]) == Plan((SIDECAR,))
 
