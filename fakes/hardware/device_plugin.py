@@ -2,14 +2,11 @@
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
-
-import grpc
 
 from drahealth.fakes.control.commands.arguments import Devices
 from drahealth.fakes.control.commands.devices import Reset
@@ -32,10 +29,11 @@ from drahealth.fakes.control.commands.plugin_devices import (
 )
 from drahealth.fakes.control.commands.questions import GetListedDevices, GetPluginState
 from drahealth.fakes.control.commands.surface import handles
-from drahealth.fakes.control.device_plugin import KEPT, PluginControl, PluginOptions
+from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.replies import ListedDevice, PluginState
 from drahealth.fakes.faults.catalogue import policy
 from drahealth.fakes.hardware import call_counts
+from drahealth.fakes.hardware.allocations import Allocations
 from drahealth.fakes.hardware.failing import FailingDevices, FaultHandlers
 from drahealth.fakes.hardware.inventories import plugin_options
 from drahealth.fakes.hardware.kubelet_registration import KubeletRegistration
@@ -85,7 +83,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
             machine, self._ids, seed=options.seed, clock=clock or SystemClock(), on_change=self._apply_states
         )
         self._waiting: dict[str, ResponseQueue] = {}
-        self._allocated, self._started = _Calls(), _Calls()
+        self._allocations = Allocations(options)
         self._registered = asyncio.Event()
         self._registration_error = ""
         self._running = False
@@ -251,12 +249,12 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
             registration_error=self._registration_error,
             listed=tuple(device.id for device in self._list.response()),
             streams=self.streams,
-            allocated=tuple(self._allocated.newest),
-            started=tuple(self._started.newest),
+            allocated=tuple(self._allocations.allocated.newest),
+            started=tuple(self._allocations.started.newest),
             faults=self.failing.faults(),
             instance=self.options.instance,
-            allocations=self._allocated.count,
-            starts=self._started.count,
+            allocations=self._allocations.allocated.count,
+            starts=self._allocations.started.count,
         )
 
     def _named(self, devices: Devices) -> list[str]:
@@ -345,9 +343,9 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         return {
             GET_OPTIONS: self._get_options,
             LIST_AND_WATCH: self._list_and_watch,
-            GET_PREFERRED_ALLOCATION: self._prefer,
-            ALLOCATE: self._allocate,
-            PRE_START_CONTAINER: self._pre_start,
+            GET_PREFERRED_ALLOCATION: self._allocations.prefer,
+            ALLOCATE: self._allocations.allocate,
+            PRE_START_CONTAINER: self._allocations.pre_start,
         }
 
     def _plugin_options(self) -> Any:
@@ -376,55 +374,12 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         if self._waiting.pop(stream, None) is not None:
             self._observe(events.StreamClosed(self.options.resource, self.options.instance, stream, why))
 
-    async def _prefer(self, request: Any, context: Any) -> Any:
-        response = GET_PREFERRED_ALLOCATION.response()
-        for container in request.container_requests:
-            available = list(container.available_deviceIDs)
-            first = [device for device in self.options.preferred if device in available]
-            chosen = dict.fromkeys((*container.must_include_deviceIDs, *first, *sorted(available)))
-            response.container_responses.add(deviceIDs=list(chosen)[: container.allocation_size])
-        return response
-
-    async def _allocate(self, request: Any, context: Any) -> Any:
-        response = ALLOCATE.response()
-        wanted = [tuple(container.devices_ids) for container in request.container_requests]
-        if unknown := {one for devices in wanted for one in devices} - set(self.options.devices):
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"unknown devices: {', '.join(sorted(unknown))}")
-        for devices in wanted:
-            self._allocated.add(devices)
-            kind = self.options.cdi_kind
-            names = [{"name": f"{kind}={device}"} for device in devices] if kind else []
-            envs = {"DEVICES": ",".join(devices), **({} if kind else self._environment(devices))}
-            response.container_responses.add(envs=envs, cdi_devices=names)
-        return response
-
-    async def _pre_start(self, request: Any, context: Any) -> Any:
-        self._started.add(tuple(request.devices_ids))
-        return PRE_START_CONTAINER.response()
-
-    def _environment(self, devices: Iterable[str]) -> dict[str, str]:
-        """Environment variables of a container with these devices, if there is no CDI specification."""
-        known = (self._inventory.find(device) for device in devices)
-        return {name: value for device in known if device for name, value in device.environment.items()}
-
     def _apply_states(self, states: Mapping[str, DeviceState]) -> None:
         self._send(self._list.change({self._ids[path]: state for path, state in states.items()}))
 
     def _send(self, response: Response) -> None:
         for waiting in () if self._lists_are_held else self._waiting.values():
             waiting.put(response)
-
-
-class _Calls:
-    """The devices of the newest calls, and the number of all calls."""
-
-    def __init__(self) -> None:
-        self.newest = deque[tuple[str, ...]](maxlen=KEPT)
-        self.count = 0
-
-    def add(self, devices: tuple[str, ...]) -> None:
-        self.newest.append(devices)
-        self.count += 1
 
 
 def _socket(path: Path, methods: Mapping[Method, Any], counts: call_counts.CallCounts) -> ServedSocket:

@@ -1,7 +1,6 @@
 """The user's cluster as the API server of drivers that drahealth starts: nothing of a run stays there."""
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from drahealth.suites.checking.subject.laboratory import laboratory
 from drahealth.suites.checking.subject.subject import Subject
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.unit.answering_server import kubeconfig_of
 from drahealth.suites.unit.certifying.test_objects import CONFIG, DEFINITION, GADGET, GADGETS
 from drahealth.suites.unit.checking.test_laboratory import NoRecords
 from drahealth.suites.unit.manager.rig import until
@@ -162,22 +162,5 @@ async def restricted(root: Path, forbidden: set[str]) -> AsyncGenerator[Path, No
     app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
     app.router.add_get("/api/v1", discovery)
     app.router.add_get("/apis/{group}/{version}", discovery)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    listening = socket.create_server(("127.0.0.1", 0))
-    await web.SockSite(runner, listening).start()
-    path = root / "kubeconfig.yaml"
-    path.write_text(
-        f"""
-apiVersion: v1
-kind: Config
-current-context: c
-clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{listening.getsockname()[1]}"}}}}]
-users: [{{name: c, user: {{token: t}}}}]
-contexts: [{{name: c, context: {{cluster: c, user: c}}}}]
-"""
-    )
-    try:
-        yield path
-    finally:
-        await runner.cleanup()
+    async with kubeconfig_of(app, root) as kubeconfig:
+        yield kubeconfig

@@ -1,7 +1,6 @@
 """A driver whose Pod drahealth creates in a cluster: its manifest, its Pod, and what remains."""
 
 import asyncio
-import fcntl
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -19,7 +18,7 @@ from drahealth.suites.certifying.profile.file import read_profile
 from drahealth.suites.certifying.profile.settings import settings_of
 from drahealth.suites.checking.settings import IN_A_POD, Settings, plan
 from drahealth.suites.checking.subject.laboratory import laboratory
-from drahealth.suites.checking.subject.leftovers import LabelledClient, is_left, remove_labelled, run_name
+from drahealth.suites.checking.subject.leftovers import run_name
 from drahealth.suites.checking.subject.subject import Subject
 from drahealth.suites.checking.subject.workload import RUN_LABEL, InCluster, pinned, why_not_ready
 from drahealth.suites.errors import ConfigurationError
@@ -347,65 +346,6 @@ async def test_new_slices_of_the_node_are_removed_and_others_stay(tmp_path: Path
         async with laboratory(settings(tmp_path), ["main"], tmp_path / "run", JumpClock(), NoRecords()):
             await server.api.create(SLICES, slice_of("gpu.example.com", "gpus"))
         assert [one["metadata"]["name"] for one in await server.api.list(SLICES)] == ["nics"]
-
-
-# -- what killed runs leave
-
-
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [("nothing", True), ("unlocked", True), ("locked", False), ("unreadable", False)],
-)
-def test_objects_are_left_if_the_run_directory_is_not_locked(tmp_path: Path, make: str, expected: bool) -> None:
-    folder = tmp_path / "dh-1"
-    label = run_name(folder)
-    if make != "nothing":
-        folder.mkdir()
-    if make == "unreadable":
-        (folder / "lock").mkdir()
-    if make in ("unlocked", "locked"):
-        (folder / "lock").touch()
-    with (folder / "lock" if make == "locked" else Path(__file__)).open() as lock:
-        if make == "locked":
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        assert is_left(label, tmp_path) == expected
-
-
-@pytest.mark.parametrize("label", ["", "other.dh-1", "{}.", "{}.../x", "{}"])
-def test_objects_of_other_machines_stay(tmp_path: Path, label: str) -> None:
-    mine = run_name(tmp_path / "dh-1").partition(".")[0]
-    assert not is_left(label.format(mine), tmp_path)
-
-
-async def test_next_run_removes_what_a_killed_run_left(tmp_path: Path) -> None:
-    async with api_server("memory", tmp_path) as server:
-        assert isinstance(server.api, ApiServer)
-        client = await LabelledClient.from_kubeconfig(await server.kubeconfig())
-        assert isinstance(client, LabelledClient)
-        try:
-            for folder, name in (("dh-dead", "drahealth-a-main"), ("dh-other", "drahealth-b-main")):
-                client.run = run_name(tmp_path / folder)
-                await client.create(NODES, {"metadata": {"name": name}})
-                spec = {"driver": "gpu.example.com", "nodeName": name, "pool": {"name": name}, "devices": []}
-                await server.api.create(SLICES, {"metadata": {"name": name}, "spec": spec})
-            await server.api.create(NODES, {"metadata": {"name": "mine"}})
-            dead = run_name(tmp_path / "dh-dead")
-            removed = await remove_labelled(client, [], lambda label: label == dead)
-        finally:
-            await client.close()
-        assert removed == ["ResourceSlice drahealth-a-main", "Node drahealth-a-main"]
-        assert [one["metadata"]["name"] for one in await server.api.list(NODES)] == ["drahealth-b-main", "mine"]
-        assert len(await server.api.list(SLICES)) == 1
-
-
-async def test_cluster_of_the_user_is_cleaned_before_a_run(tmp_path: Path) -> None:
-    async with api_server("memory", tmp_path) as server:
-        label = run_name(tmp_path / "dh-dead")
-        await server.api.create(NODES, {"metadata": {"name": "drahealth-a-main", "labels": {RUN_LABEL: label}}})
-        given = Settings(("driver",), api_server="kubeconfig", kubeconfig=await server.kubeconfig())
-        async with laboratory(given, ["main"], tmp_path / "run", JumpClock(), NoRecords()) as found:
-            names = [one["metadata"]["name"] for one in await server.api.list(NODES)]
-            assert names == [found["main"].places.node_name]
 
 
 async def test_cancelled_start_leaves_nothing(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The kubelet of a driver's node in a cluster: what it must be for Pods with claims."""
 
-import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from drahealth.suites.checking.lab import Facts, Lab
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
 from drahealth.suites.checking.subject.places import Places
 from drahealth.suites.checking.subject.subject import Subject
+from drahealth.suites.unit.answering_server import kubeconfig_of
 
 NODE = "kind-worker"
 PAUSE = "registry.k8s.io/pause:3.10"
@@ -48,28 +48,13 @@ async def lab(
     app.router.add_get(f"/api/v1/nodes/{NODE}", get_node)
     app.router.add_get(f"/api/v1/nodes/{NODE}/proxy/metrics", metrics)
     app.router.add_get("/metrics", metrics)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    listening = socket.create_server(("127.0.0.1", 0))
-    await web.SockSite(runner, listening).start()
-    kubeconfig = root / "kubeconfig"
-    kubeconfig.write_text(
-        f"""
-apiVersion: v1
-kind: Config
-current-context: c
-clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{listening.getsockname()[1]}"}}}}]
-users: [{{name: c, user: {{token: t}}}}]
-contexts: [{{name: c, context: {{cluster: c, user: c}}}}]
-"""
-    )
-    client = await KubeClient.from_kubeconfig(kubeconfig)
     places = Places(root, root / "reg", root / "plugins", root / "cdi", None, NODE)
-    try:
-        yield Lab(Subject("kubelet", places, JumpClock(), lambda _: None, api=client), lambda _: None, Facts())
-    finally:
-        await client.close()
-        await runner.cleanup()
+    async with kubeconfig_of(app, root) as kubeconfig:
+        client = await KubeClient.from_kubeconfig(kubeconfig)
+        try:
+            yield Lab(Subject("kubelet", places, JumpClock(), lambda _: None, api=client), lambda _: None, Facts())
+        finally:
+            await client.close()
 
 
 async def test_pods_run_on_the_kubelet_of_the_node(tmp_path: Path) -> None:

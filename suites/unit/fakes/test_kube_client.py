@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from drahealth.fakes.cluster.api import NODES, PODS, ApiError, Object
 from drahealth.fakes.cluster.api_server.http import HttpApi
@@ -18,6 +17,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.storage import HISTORY
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.cluster.clients.kube_connection import refusal
+from drahealth.suites.unit.answering_server import kubeconfig_of
 from drahealth.suites.unit.endings import PATIENCE
 
 
@@ -156,11 +156,7 @@ async def client_of(lines: list[Object], folder: Path) -> AsyncIterator[KubeClie
 
     app = web.Application()
     app.router.add_get(NODES.path(), answer)
-    async with TestServer(app) as server:
-        config = {"clusters": [{"name": "x", "cluster": {"server": str(server.make_url(""))}}], "users": []}
-        context = {"name": "x", "context": {"cluster": "x", "user": ""}}
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(json.dumps({**config, "contexts": [context], "current-context": "x"}))
+    async with kubeconfig_of(app, folder) as kubeconfig:
         client = await KubeClient.from_kubeconfig(kubeconfig)
         yield client
         await client.close()

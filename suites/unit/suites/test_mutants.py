@@ -1,17 +1,13 @@
 """Each mutant fails a scenario by its requirement. The reference without mutation passes."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from drahealth.manager.device_plugins import DevicePluginManager
-from drahealth.manager.dra import DraManager
-from drahealth.manager.profile import KEP, MEBIBYTE, V1_37, Profile
+from drahealth.manager.profile import KEP, MEBIBYTE, V1_37
 from drahealth.proto.events import ReportSent, StatusWritten
-from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT, HealthApi
+from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT
 from drahealth.proto.values import Health
 from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.judging.violation import Violation
@@ -34,25 +30,18 @@ from drahealth.suites.kep import test_story as story
 from drahealth.suites.kep import test_terminated as terminated
 from drahealth.suites.kep import test_timeouts as timeouts
 from drahealth.suites.kep import test_validation as validation
-from drahealth.suites.run.scenario import scenario, scenario_of
+from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
-from drahealth.suites.targets.reference.target import RESYNC, ReferenceTarget
-from drahealth.suites.targets.target import Window
 from drahealth.suites.unit.suites import (
     claim_mutants,
     mutants,
     plugin_mutants,
     registration_mutants,
+    report_mutants,
     stream_mutants,
     target_mutants,
 )
-
-PATIENT: Mapping[Window, float] = {"push": 60.0, "resync": 60.0, "start": 60.0, "restart": 60.0}
-"""Windows that a healthy step never reaches the end of, however slow the machine is."""
-SOON: Mapping[Window, float] = {"push": 0.4, "resync": 0.4, "start": 10.0, "restart": 0.8}
-"""Short windows, because mutants fail at their end. Only for the requirement that a mutant must fail."""
-NOT_DUE = 600.0
-"""Seconds between syncs, for mutants that do not notify: on a slow machine, a sync that is due anyway would hide it."""
+from drahealth.suites.unit.suites.mutant_play import NOT_DUE, Case, play
 
 
 @scenario("STATUS-01")
@@ -122,74 +111,6 @@ async def two_containers(node: Node) -> None:
 
 def _bad(report: ReportSent) -> bool:
     return any(device.health is Health.UNHEALTHY for device in report.devices)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A story, its target, and the requirement that fails."""
-
-    requirement: str
-    story: Callable[..., None]
-    manager: type[DraManager] = DraManager
-    device_plugins: type[DevicePluginManager] = DevicePluginManager
-    profile: Profile = KEP
-    target: type[ReferenceTarget] = ReferenceTarget
-    health_api: HealthApi | None = None
-    resync: float = RESYNC
-
-    def __str__(self) -> str:
-        over = f" {self.health_api.name}" if self.health_api else ""
-        manager = self.manager if self.device_plugins is DevicePluginManager else self.device_plugins
-        return f"{self.requirement} {manager.__name__} {self.target.__name__}{over}"
-
-
-class SoonWhileJudged(Mapping[Window, float]):
-    """Short windows while a node judges the requirement, patient ones in all other steps."""
-
-    def __init__(self, node: Node, requirement: str) -> None:
-        self._node = node
-        self._requirement = requirement
-
-    def __getitem__(self, window: Window) -> float:
-        return (SOON if self._node._judge.requirement == self._requirement else PATIENT)[window]
-
-    def __iter__(self) -> Iterator[Window]:
-        return iter(PATIENT)
-
-    def __len__(self) -> int:
-        return len(PATIENT)
-
-
-def play(case: Case, windows: Mapping[Window, float] | None = None) -> None:
-    """Play the story on its own target, with short windows for its requirement unless others are given.
-
-    Raises Violation.
-    """
-    found = scenario_of(case.story)
-    assert found
-    with asyncio.Runner() as runner:
-
-        def run(work: Awaitable[Any]) -> Any:
-            return runner.run(_done(work))
-
-        halves: dict[str, Any] = {"dra": case.manager, "device_plugins": case.device_plugins}
-        target = case.target(case.profile, **halves, resync=case.resync, longest=0)
-        mutants.KnowsContainers.runtime = target.runtime
-        node = Node(target, found.title, found.requirements, run, needs=found.all_needs, health_api=case.health_api)
-        target.windows = windows or SoonWhileJudged(node, case.requirement)
-        try:
-            run(target.start())
-            run(node.begin())
-            try:
-                case.story(node=node)
-            finally:
-                run(node.finish())
-        finally:
-            run(target.stop())
-
-
-async def _done(work: Awaitable[Any]) -> Any:
-    return await work
 
 
 CRASH_LOOP = crash_loop.test_a_pod_in_crash_loop_back_off_shows_the_health_of_its_device
@@ -304,25 +225,25 @@ CASES = [
     Case("CRASH-01", CRASH_LOOP, mutants.NeverNotifies, resync=NOT_DUE),
     Case("STORY-01", STORY, mutants.HushesUpBadNews),
     Case("STATUS-01", UNHEALTHY, mutants.NeverNotifies, resync=NOT_DUE),
-    Case("STATUS-02", UNHEALTHY, mutants.ForgetsMessages),
-    Case("STATUS-03", RECOVERED, mutants.NeverForgives),
+    Case("STATUS-02", UNHEALTHY, report_mutants.ForgetsMessages),
+    Case("STATUS-03", RECOVERED, report_mutants.NeverForgives),
     Case("STATUS-04", NAMED, profile=replace(KEP, device_id="first CDI id")),
     Case("STATUS-05", REQUESTS, mutants.ShowsAllUnderEachRequest),
     Case("STATUS-05", SEVERAL, mutants.ShowsAllUnderEachRequest),
     Case("STATUS-07", UNHEALTHY, target=target_mutants.Flickers),
-    Case("STATUS-08", FLAPPING, mutants.TiresOfFaults),
-    Case("STATUS-08", FLAPPING, mutants.ReportsTheFirst),
+    Case("STATUS-08", FLAPPING, report_mutants.TiresOfFaults),
+    Case("STATUS-08", FLAPPING, report_mutants.ReportsTheFirst),
     Case("STATUS-09", SHARED, mutants.TellsOnePod, resync=NOT_DUE),
-    Case("STATUS-10", told_and_not_waited_for, mutants.ReportsTheFirst),
+    Case("STATUS-10", told_and_not_waited_for, report_mutants.ReportsTheFirst),
     Case("STATUS-10", told_and_not_waited_for, mutants.HushesUpBadNews),
     Case("GATE-01", GATE_OFF, mutants.IgnoresTheGate),
     Case("GATE-02", DISABLED, mutants.IgnoresTheGate, profile=V1_37),
     Case("GATE-03", DISABLED, target=target_mutants.RestartsWorkloads),
     Case("GATE-04", ENABLED, mutants.StaysOff),
-    Case("TIMEOUT-01", LATE, mutants.AlwaysTheDefault),
-    Case("TIMEOUT-02", OWN_TIMEOUT, mutants.OneTimeoutForAll),
-    Case("TIMEOUT-03", NO_TIMEOUT, mutants.WaitsForAMinute),
-    Case("TIMEOUT-03", NO_TIMEOUT, mutants.WaitsForTenSeconds),
+    Case("TIMEOUT-01", LATE, report_mutants.AlwaysTheDefault),
+    Case("TIMEOUT-02", OWN_TIMEOUT, report_mutants.OneTimeoutForAll),
+    Case("TIMEOUT-03", NO_TIMEOUT, report_mutants.WaitsForAMinute),
+    Case("TIMEOUT-03", NO_TIMEOUT, report_mutants.WaitsForTenSeconds),
     Case("STREAM-01", STOPPED, mutants.NeverClears),
     Case("STREAM-02", STOPPED, stream_mutants.WatchesOnce),
     Case("STREAM-03", UNHEALTHY, stream_mutants.WatchesTwice),
@@ -351,7 +272,7 @@ CASES = [
     Case("STATUS-12", ONE_ID, profile=replace(KEP, device_id="first CDI id", duplicate_id_shows="first")),
     Case("STATUS-13", ORDER, mutants.ShufflesEntries),
     Case("STATUS-14", FLOOD, mutants.DropsNews, resync=NOT_DUE),
-    Case("CACHE-01", LEFT_OUT, mutants.ForgetsTheAbsent),
+    Case("CACHE-01", LEFT_OUT, report_mutants.ForgetsTheAbsent),
     Case("CACHE-02", LEFT_OUT, mutants.TellsOfTheReported, resync=NOT_DUE),
     Case("CACHE-03", THOUSANDS, profile=replace(KEP, largest_report=4 * MEBIBYTE)),
     Case("STREAM-04", DEREGISTERED, stream_mutants.HoldsOn),
@@ -434,7 +355,7 @@ CASES = [
     ),
     Case("UPDATE-01", UPDATED, stream_mutants.WatchesTheOlder, health_api=NODE_HEALTH_DRAFT),
     Case("UPDATE-02", UPDATED, stream_mutants.ClearsWithAnyInstance, health_api=NODE_HEALTH_DRAFT),
-    Case("TIMEOUT-03", NO_TIMEOUT, mutants.WaitsForTenSeconds, health_api=NODE_HEALTH_DRAFT),
+    Case("TIMEOUT-03", NO_TIMEOUT, report_mutants.WaitsForTenSeconds, health_api=NODE_HEALTH_DRAFT),
     Case("PERSIST-01", RESTARTED, mutants.LosesItsCheckpoint, health_api=NODE_HEALTH_DRAFT),
 ]
 

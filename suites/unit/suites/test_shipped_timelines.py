@@ -9,25 +9,25 @@ from drahealth.fakes.timelines.story import stories
 from drahealth.suites import timelines
 from drahealth.suites.judging.violation import StepFailed, Violation
 from drahealth.suites.run import collect
-from drahealth.suites.unit.suites import mutants, plugin_mutants, stream_mutants
-from drahealth.suites.unit.suites.test_mutants import NOT_DUE, SOON, Case, play
+from drahealth.suites.unit.suites import mutants, plugin_mutants, report_mutants, stream_mutants
+from drahealth.suites.unit.suites.mutant_play import NOT_DUE, SOON, Case, play
 
 SHIPPED = Path(timelines.__file__).parent / "shipped"
 NOTHING = Case("", lambda: None)
 BROKEN = [
     ("gpu-off-the-bus", replace(NOTHING, manager=mutants.NeverNotifies, resync=NOT_DUE)),
-    ("gpu-off-the-bus", replace(NOTHING, manager=mutants.ForgetsMessages)),
-    ("gpu-off-the-bus", replace(NOTHING, manager=mutants.ForgetsTheAbsent)),
-    ("recovery-fails-once", replace(NOTHING, manager=mutants.NeverForgives)),
-    ("recovery-fails-once", replace(NOTHING, manager=mutants.ReportsTheFirst)),
-    ("link-flaps", replace(NOTHING, manager=mutants.NeverForgives)),
+    ("gpu-off-the-bus", replace(NOTHING, manager=report_mutants.ForgetsMessages)),
+    ("gpu-off-the-bus", replace(NOTHING, manager=report_mutants.ForgetsTheAbsent)),
+    ("recovery-fails-once", replace(NOTHING, manager=report_mutants.NeverForgives)),
+    ("recovery-fails-once", replace(NOTHING, manager=report_mutants.ReportsTheFirst)),
+    ("link-flaps", replace(NOTHING, manager=report_mutants.NeverForgives)),
     ("thermal-saw", replace(NOTHING, manager=mutants.HushesUpBadNews)),
-    ("silent-lying-dead", replace(NOTHING, manager=mutants.AlwaysTheDefault)),
+    ("silent-lying-dead", replace(NOTHING, manager=report_mutants.AlwaysTheDefault)),
     ("upgrade-under-faults", replace(NOTHING, manager=stream_mutants.WatchesTwice)),
-    ("upgrade-under-faults", replace(NOTHING, manager=mutants.NeverForgives)),
+    ("upgrade-under-faults", replace(NOTHING, manager=report_mutants.NeverForgives)),
     ("story-1", replace(NOTHING, manager=mutants.IgnoresWaiting)),
     ("story-1", replace(NOTHING, manager=mutants.HushesUpBadNews)),
-    ("story-1", replace(NOTHING, manager=mutants.NeverForgives)),
+    ("story-1", replace(NOTHING, manager=report_mutants.NeverForgives)),
     ("device-plugin", replace(NOTHING, device_plugins=plugin_mutants.TellsNobody, resync=NOT_DUE)),
     ("device-plugin", replace(NOTHING, device_plugins=plugin_mutants.StaysSick)),
     ("device-plugin", replace(NOTHING, device_plugins=plugin_mutants.ListensOnce)),
