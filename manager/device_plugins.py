@@ -25,7 +25,7 @@ from drahealth.manager.plugin import PluginError
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import Candidate, Refused, Socket
 from drahealth.manager.resources import Resources
-from drahealth.manager.tasks import notify_each
+from drahealth.manager.tasks import notify_each, spawn
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.device_plugin import VERSION
 from drahealth.proto.events import Observe, PluginDeregistered, PluginRegistered, PodsNotified, ignore
@@ -69,6 +69,7 @@ class DevicePluginManager:
         self._final: dict[str, Entries] = {}
         self._plugins: dict[tuple[str, Path], DevicePlugin] = {}
         self._sockets: dict[Socket, DevicePlugin] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self._pod_subscribers: list[Notify] = []
         self._amount_subscribers: list[Callable[[], None]] = []
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -91,6 +92,7 @@ class DevicePluginManager:
         plugins, self._plugins = list(self._plugins.values()), {}
         for plugin in plugins:
             await plugin.close()
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
     # -- plugins
 
@@ -155,13 +157,22 @@ class DevicePluginManager:
             endpoint,
             clock=self._clock,
             on_list=lambda devices: self._listed(plugin, devices),
-            on_end=lambda: self._ended(plugin),
+            on_end=lambda: self._list_ended(plugin),
             observe=self._observe,
         )
         return plugin
 
     def _listed(self, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:
         self._notify(plugin.resource, self._resources.listed(plugin.resource, plugin, devices))
+
+    def _list_ended(self, plugin: DevicePlugin) -> None:
+        newest = self._newest(plugin.resource)
+        self._ended(plugin)
+        if newest and newest is not plugin and self.profile.resource_plugins == "one":
+            self._ended(newest)
+            closing = spawn(newest.close(), f"end of device plugin {newest}")
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     def _ended(self, plugin: DevicePlugin) -> None:
         if self._plugins.get((plugin.resource, plugin.endpoint)) is plugin:

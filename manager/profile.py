@@ -136,7 +136,8 @@ class Profile:
 
     resource_plugins: Literal["newest", "all", "one"]
     """The list of a resource with several device plugins: that of the newest plugin, or the latest list. With the third
-    value, the latest list counts, and the end of any plugin removes the devices from the node (D-07)."""
+    value, the latest list counts, and the end of any plugin removes the devices from the node and ends the connection
+    to the newest plugin (D-07)."""
 
     owner_by_resource: bool
     """The pod to notify is found by resource and device id, rather than by the id alone (D-05)."""

@@ -232,7 +232,7 @@ async def test_with_two_plugins_of_a_resource_the_newest_one_counts(node: Node) 
     with node.judging("DP-11", "the end of the older plugin changes nothing"):
         pod.still_shows(gpu, Health.HEALTHY)
     await newer.resumes()
-    with node.judging("DP-11", "the status follows the list of the newest plugin"):
+    with node.judging("DP-11", "the newest plugin counts after the end of the older one"):
         await pod.shows(gpu, Health.UNHEALTHY)
 
 

@@ -377,6 +377,18 @@ async def test_without_dra_a_pod_has_its_devices_of_device_plugins_and_none_of_c
     assert [entry.name for entry in shown["main"]] == [RESOURCE]
 
 
+async def test_before_1_37_the_end_of_an_older_plugin_disconnects_the_newest_one(make_node: MakeNode) -> None:
+    node = make_node(V1_36)
+    await node.start()
+    older = await run_plugin(node)
+    newer = plugin_of(node, instance="b")
+    await newer.start()
+    await until(lambda: (newer.streams, older.streams) == (1, 1))
+    await older.stop()
+    await until(lambda: newer.streams == 0)
+    assert node.manager.amounts()[RESOURCE].allocatable == 0
+
+
 @pytest.mark.counterpart("TestDeviceHealthUpdateWithDuplicateDeviceIDs")
 @pytest.mark.parametrize(("profile", "told"), [(KEP, {"gpus"}), (V1_37, {"gpus"}), (V1_36, {"nics"})])
 async def test_pod_to_notify_if_two_resources_have_the_same_device_id(

@@ -15,6 +15,7 @@ from drahealth.suites.run.overlap import Overlap
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.reference.target import ReferenceTarget
 from drahealth.suites.unit import command_process
+from drahealth.suites.unit.endings import PATIENCE
 
 OVERLAPPING = """
 from drahealth.suites.targets.reference.definition import DEFINITION
@@ -56,7 +57,7 @@ async def test_a_scenario_that_was_started_ahead_runs_before_its_test(target: Re
         has_run.set()
 
     overlap.start(ITEM, node, story, asyncio.get_running_loop())
-    await has_run.wait()
+    await asyncio.wait_for(has_run.wait(), PATIENCE)
     assert overlap.started(ITEM) is node
     await overlap.begun(node)
     await node.finish()
@@ -82,7 +83,7 @@ async def test_a_scenario_runs_beside_the_cleanup_of_the_one_before(
     monkeypatch.setattr(SlowlyCleaned, "may_end", asyncio.Event())
     overlap, slow, beside = Overlap(), node_on(target, SlowlyCleaned), node_on(target)
     await slow.begin()
-    await overlap.clean(slow)
+    await asyncio.wait_for(overlap.clean(slow), PATIENCE)
     overlap.start(ITEM, beside, nothing, asyncio.get_running_loop())
     await overlap.begun(beside)
     assert set(await namespaces(target)) >= {slow.namespace, beside.namespace}
