@@ -11,7 +11,7 @@ _ID = "gpu.example.com/pool/gpu-0"
 
 @scenario("API-01")
 async def test_the_api_server_refuses_entries_that_break_a_rule(node: Node) -> None:
-    node.unjudged.add("STATUS-18")  # the scenario itself writes wrong statuses
+    node.unjudged |= {"STATUS-07", "STATUS-18", "STATUS-20"}  # the scenario itself writes wrong statuses
     _, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
     healthy = {"resourceID": _ID, "health": "Healthy"}
