@@ -18,6 +18,9 @@ from drahealth.proto.quoting import one_line
 
 PATIENCE = 60.0
 """Seconds to wait for an answer. A starting driver may wait 30 s for its API server."""
+_LOOK = 0.5
+"""The most seconds for which a wait for events can miss Ctrl-C: a signal just before a system call does not end the
+call."""
 
 
 class Connection:
@@ -30,7 +33,7 @@ class Connection:
         self._path = path
         self._last = 0
         self._socket = _connected(path)
-        self._input = self._socket.makefile("rb")
+        self._received = bytearray()
         self._patience = PATIENCE
         self._socket.settimeout(self._patience)
         self._send({"attach": os.urandom(8).hex(), "brief": True})
@@ -40,7 +43,6 @@ class Connection:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        self._input.close()
         self._socket.close()
 
     def call(self, name: str, driver: int | None = None, /, **args: Any) -> Any:
@@ -59,9 +61,15 @@ class Connection:
 
     def news(self) -> Iterator[dict[str, Any]]:
         """The events, until the process ends."""
-        self._socket.settimeout(None)
+        self._socket.settimeout(_LOOK)
         with suppress(ConnectionResetError):
-            while line := self._input.readline():
+            while True:
+                try:
+                    line = self._line()
+                except TimeoutError:
+                    continue
+                if not line:
+                    return
                 message = json.loads(line)
                 if message.get("news"):
                     yield message
@@ -75,9 +83,22 @@ class Connection:
             self._answer()
             raise self._lost(None) from None
 
+    def _line(self) -> bytes:
+        """The next line, or nothing at the end. What has come of a line stays when it raises TimeoutError."""
+        seen = 0
+        while (end := self._received.find(b"\n", seen)) < 0:
+            seen = len(self._received)
+            if not (chunk := self._socket.recv(1 << 16)):
+                end = seen - 1
+                break
+            self._received += chunk
+        line = bytes(self._received[: end + 1])
+        del self._received[: end + 1]
+        return line
+
     def _answer(self) -> dict[str, Any]:
         try:
-            line = self._input.readline()
+            line = self._line()
             answer: dict[str, Any] = json.loads(line) if line else {}
         except OSError as error:
             raise self._lost(error) from None

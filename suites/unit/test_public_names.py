@@ -52,6 +52,7 @@ def test_importing_the_parts_loads_nothing_heavy() -> None:
     assert HEAVY & set(done.stdout.split()) == set()
     assert {name for name in done.stdout.split() if name.startswith("drahealth.")} == {
         *PARTS,
+        "drahealth.proto.environment",
         "drahealth.proto.exports",
     }
 

@@ -87,9 +87,12 @@ async def test_the_live_view_shows_what_is_wrong_first(rig: Rig) -> None:
     assert lines[-1].endswith(f"{DRIVER}: command stream_drop share=0.5")
 
 
-HEEDING = """
-import runpy, signal
+HEED = """
+import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+HEEDING = f"""{HEED}
+import runpy
 runpy.run_module("drahealth.fakes", run_name="__main__")
 """
 """The program as a terminal starts it; what a shell runs in the background hears no interrupts."""
@@ -123,6 +126,32 @@ async def test_who_watches_is_told_in_sentences_until_it_is_enough(serving: Rig)
         process.send_signal(signal.SIGINT)
         _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert (first, process.returncode, said) == (f"{DRIVER}: command set_heartbeat seconds=5\n", 0, b"")
+
+
+UNNOTICED = """
+import _thread, sys, threading
+from contextlib import suppress
+from pathlib import Path
+from drahealth.fakes.ctl.connection import Connection
+with Connection(Path(sys.argv[1])) as connection, suppress(KeyboardInterrupt):
+    threading.Timer(0.2, _thread.interrupt_main).start()
+    for message in connection.news():
+        raise AssertionError(message)
+"""
+"""Waits for events. The interrupt is pending, but does not end the system call that waits."""
+
+
+async def test_an_interrupt_that_comes_just_before_the_wait_for_events_ends_it(serving: Rig) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HEED + UNNOTICED, str(serving.socket), stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert (process.returncode, said) == (0, b"")
 
 
 async def test_who_watches_is_told_as_json_until_the_process_ends(rig: Rig) -> None:
