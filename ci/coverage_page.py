@@ -7,9 +7,9 @@ from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.judging.statements import TEXTS, VERDICTS, JudgedStatement, statements
 
 INTRODUCTION = """\
-For most statements of KEP-4680, the requirement that names the section shows what judges them
-([requirements.md](requirements.md)). This page lists the other statements: a reading of the texts once found no check
-for them, or only part of one. It says what judges each of them now.
+Most statements of KEP-4680 are requirements in [requirements.md](requirements.md), which lists their scenarios. This
+page lists the other statements: earlier versions of drahealth did not judge them, or only in part. The table says what
+judges each of them now.
 
 A mutant is a wrong kubelet or a wrong API server. For each mutant of a statement, one of its scenarios fails.
 `ci/mutants --hand -k NAME` tries a mutant whose name has hyphens, and `suites/unit/suites/test_mutants.py` tries the

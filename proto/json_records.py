@@ -12,6 +12,8 @@ def parse_object(line: bytes) -> dict[str, Any]:
     """The JSON object in a line."""
     try:
         data = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     except RecursionError as error:
         raise ValueError(str(error)) from None
     if not isinstance(data, dict):

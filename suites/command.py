@@ -81,7 +81,7 @@ def run(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Draw the order of the scenarios; the same seed gives the same order."),
+        typer.Option(metavar="N", help="Run the scenarios in a random order; the same seed gives the same order."),
     ] = None,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
     junitxml: JUnitFile = None,

@@ -94,7 +94,9 @@ class ContainerRun:
 
 @dataclass(frozen=True, slots=True)
 class PodStateSeen:
-    """A client of the API saw a change of what health must not change: phase, conditions, address, runs of containers.
+    """A client of the API saw a Pod with a new phase, address, conditions or runs of containers.
+
+    Health must not change these.
 
     It is not emitted for Pods with probes or readiness gates.
     """
@@ -118,7 +120,7 @@ class PodStateSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodRewritten:
-    """A client of the API saw a new version of a Pod in which nothing but times had changed."""
+    """A client of the API saw a new version of a Pod in which only times had changed."""
 
     event: ClassVar[str] = "pod-rewritten"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
@@ -244,7 +246,7 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class TimeSkipped:
-    """A timeline skipped time because nothing but heartbeats happened on the node. The node's clock did not jump."""
+    """A timeline skipped the rest of a wait, because only heartbeats happened. The clock of the node stays the same."""
 
     event: ClassVar[str] = "time-skipped"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)

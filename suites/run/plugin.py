@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _OPTIONS = (
     registry.target_option("run"),
-    Option("seed", "NUMBER", "Draw the order of scenarios; for timelines: replace the seed of the file.", str),
+    Option("seed", "NUMBER", "Run the scenarios in a random order; for timelines: replace the seed of the file.", str),
     Option("speed", "FACTOR", "timelines: Play this many times as fast.", str),
     Option("node", "NAME", "fixtures: Use this node of `drahealth up`, and its driver; start none.", str),
     Option("report", "FILE", "Write the report of the run as JSON.", str),

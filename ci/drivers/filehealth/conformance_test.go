@@ -12,7 +12,7 @@ import (
 func TestConformance(t *testing.T) {
 	drahealth, err := exec.LookPath("drahealth")
 	if err != nil {
-		t.Skip("drahealth is not on PATH; install it with: pip install drahealth")
+		t.Skip("drahealth is not on PATH; install it with: pip install PATH_OF_ITS_REPOSITORY")
 	}
 	driver := filepath.Join(t.TempDir(), "filehealth")
 	if output, err := exec.Command("go", "build", "-o", driver, ".").CombinedOutput(); err != nil {

@@ -11,7 +11,7 @@ CALLS = ("prepare", "unprepare")
 class FailClaims(Command[None]):
     """Answer these calls with an error for each claim, or without the claims.
 
-    Without an error and `omit`, the calls succeed again.
+    If `error` is empty and `omit` is not set, the calls succeed again.
     """
 
     call: str = argument("prepare or unprepare.", choices=CALLS)

@@ -115,7 +115,7 @@ class ExitsWhenADeviceBreaks(Healthy):
 
 @mutant("break-is-reported-during-prepare")
 class FaultWaitsForPrepare(HealthWaitsForPrepare):
-    """A changed health is reported when no NodePrepareResources call is pending."""
+    """A changed health is reported only when no NodePrepareResources call is pending."""
 
     async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
         async for message in Healthy.watch(self, api, context):
@@ -150,7 +150,7 @@ class FollowsHealthWithStreams(Healthy):
 
 @mutant("break-is-reported-without-api-server")
 class ReportsNeedApiServer(Healthy):
-    """A changed health is reported when the API server answers."""
+    """A changed health is reported only when the API server answers."""
 
     def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
         self.spawn(self._apply(found))
@@ -242,7 +242,7 @@ class TwoFaultsCancelOut(Healthy):
 
 @mutant("change-while-stopped-is-reported")
 class IgnoresChangesOfAPause(Healthy):
-    """The driver takes the files that it finds after a pause of its process for known ones."""
+    """After a pause of its process, the driver ignores what changed during the pause."""
 
     async def follow_faults(self) -> None:
         clock = asyncio.get_running_loop().time

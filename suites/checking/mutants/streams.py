@@ -170,7 +170,7 @@ class LastMinuteHeartbeat(Healthy):
 
 @mutant("all-subscribers-receive-all-reports")
 class OneChannelForAll(Healthy):
-    """The streams of a health API share channels, so that each change wakes only every second of them."""
+    """A change is reported only on the first, third and fifth stream of a health API, and so on."""
 
     heartbeat = 12
 

@@ -58,7 +58,7 @@ class AllocatesAnything(HealthyPlugin):
 
 @plugin_mutant("device-can-be-allocated-again", "pod-can-use-devices-again")
 class DeviceStaysAllocated(HealthyPlugin):
-    """A device that was allocated alone cannot be allocated alone again."""
+    """A second Allocate call for one and the same device fails."""
 
     held: frozenset[str] = frozenset()
 
