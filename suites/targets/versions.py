@@ -28,7 +28,7 @@ def profile_of(version: str) -> "Profile":
     found = for_release(version)
     if found is None:
         known = ", ".join(profile.release for profile in PROFILES.values() if profile.release)
-        raise ConfigurationError(f"there is no profile for Kubernetes {version}", f"choose a release of {known}")
+        raise ConfigurationError(f"drahealth does not support Kubernetes {version}", f"choose a release of {known}")
     return found
 
 

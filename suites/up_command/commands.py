@@ -147,7 +147,12 @@ def kubectl(context: typer.Context) -> None:
     """Run kubectl on a node: drahealth kubectl [--name NAME] ARGUMENTS.
 
     Its release is that of the node. It is downloaded, or built with Go, if it is not in the cache.
+
+    `drahealth kubectl help` prints the help of kubectl itself.
     """
+    if context.args == ["--help"]:  # also without a node
+        typer.echo(context.get_help())
+        return
     from drahealth.suites.up_command.programs import run_kubectl
 
     run_kubectl(context.args)

@@ -44,7 +44,7 @@ def root() -> Iterator[Path]:
         (("--kubernetes", "1.37.1"), "--kubernetes needs --api-server real; the API server in memory has no release"),
         (
             (*REAL, "--kubernetes", "1.20.0"),
-            f"there is no profile for Kubernetes 1.20.0; choose a release of {RELEASES}",
+            f"drahealth does not support Kubernetes 1.20.0; choose a release of {RELEASES}",
         ),
         ((*REAL, "--profile", "kep"), f"--profile kep needs --api-server memory, {NAMES}; pass --profile v1.37"),
         (

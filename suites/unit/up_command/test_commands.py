@@ -180,6 +180,10 @@ def test_fresh_removes_the_data(nodes: Path, tmp_path: Path) -> None:
     assert up("--fresh").stdout.splitlines()[3] == "drahealth ctl inject xid/79 gpu-0"
 
 
+def test_kubectl_has_help_without_a_node(nodes: Path) -> None:
+    assert "drahealth kubectl [--name NAME] ARGUMENTS" in run(COMMAND, "kubectl", "--help").stdout
+
+
 @pytest.mark.parametrize(
     ("words", "code", "hint"),
     [
