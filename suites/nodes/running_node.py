@@ -46,11 +46,13 @@ class RunningNode(Node):
         pods = [obj for kind, obj in self._created if kind == PODS]
         for obj in pods:
             await self._delete(PODS, obj)
-        for obj in pods:
-            await Pod(self._seen, obj).wait_deleted()
-        for kind, obj in reversed(self._created):
-            if kind != PODS:
-                await self._delete(kind, obj)
+        try:
+            for obj in pods:
+                await Pod(self._seen, obj).wait_deleted()
+        finally:
+            for kind, obj in reversed(self._created):
+                if kind != PODS:
+                    await self._delete(kind, obj)
 
     async def _delete(self, kind: Kind, obj: Object) -> None:
         try:

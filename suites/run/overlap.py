@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from drahealth.suites.errors import HarnessError
 from drahealth.suites.story.node import Node
 
 _CLEANUPS = 2
@@ -41,9 +40,9 @@ class Overlap:
         await self._beginnings.pop(node)
 
     async def clean(self, node: Node) -> None:
-        """Starts the cleanup, and waits for earlier ones. Raises their errors."""
-        await self._wait(_CLEANUPS - 1)
+        """Starts the cleanup. Waits for earlier ones if there are too many, and raises their errors."""
         self._cleanups.append(asyncio.create_task(_finish(node)))
+        await self._wait(_CLEANUPS)
 
     async def cleaned(self) -> None:
         """Waits for the end of all cleanups. Raises their errors."""
@@ -53,10 +52,11 @@ class Overlap:
         while len(self._cleanups) > most:
             await self._cleanups.pop(0)
 
-    async def close(self) -> None:
-        """Ends the scenarios whose tests were not run, after a run that stopped early."""
+    async def close(self) -> list[BaseException]:
+        """Ends the scenarios whose tests were not run, after a run that stopped early. Returns errors of cleanups."""
         begun = [node for node, beginning in self._beginnings.items() if await _has_begun(beginning)]
-        await asyncio.gather(*self._cleanups, *(node.finish() for node in begun), return_exceptions=True)
+        ends = await asyncio.gather(*self._cleanups, *map(_finish, begun), return_exceptions=True)
+        return [end for end in ends if end is not None]
 
 
 async def _begin(node: Node, story: Story) -> None:
@@ -67,11 +67,11 @@ async def _begin(node: Node, story: Story) -> None:
 async def _finish(node: Node) -> None:
     try:
         await node.finish()
-    except HarnessError as error:
+    except Exception as error:
         error.add_note(f"This was the cleanup after {node.title!r}.")
         raise
 
 
 async def _has_begun(beginning: asyncio.Task[None]) -> bool:
     await asyncio.wait([beginning])
-    return beginning.exception() is None
+    return not beginning.cancelled() and beginning.exception() is None

@@ -113,7 +113,6 @@ class Session:
             self.run(self._with_progress(target.start()))
         except BaseException as error:
             self._failure = error if isinstance(error, Exception) else None
-            self.run(self._overlap.close())
             if target:
                 self.run(self._with_progress(target.stop()))
             raise
@@ -180,7 +179,7 @@ class Session:
             and isinstance(item, pytest.Function)
             and found is not None
             and not found.is_exclusive
-            and not item.get_closest_marker("skip")
+            and not any(map(item.get_closest_marker, ("skip", "skipif", "xfail", "usefixtures")))
             and list(signature(item.function).parameters) == ["node"]
         )
 
@@ -201,8 +200,10 @@ class Session:
         if self._next_overlaps:
             self.run(self._overlap.clean(node))
         else:
-            self.run(self._overlap.cleaned())
-            self.run(node.finish())
+            try:
+                self.run(self._overlap.cleaned())
+            finally:
+                self.run(node.finish())
 
     def log_tail(self) -> str:
         """The last log lines of the target, for the report of a failure."""
@@ -213,7 +214,11 @@ class Session:
         target, self._target = self._target, None
         try:
             if target:
-                self.run(self._with_progress(target.stop()))
+                try:
+                    for error in self.run(self._overlap.close()):
+                        self._progress(f"a cleanup failed: {error}")
+                finally:
+                    self.run(self._with_progress(target.stop()))
             if self._environment:
                 self._environment.close()
         finally:

@@ -15,6 +15,8 @@ from drahealth.suites.story.pod_states import is_rewritten, state_seen
 
 _PAUSE = 0.05
 """Seconds until an ended watch is opened again, for example after a restart of the API server."""
+_LISTED = "LISTED"
+"""The kind of change of an object in a list. It may have changed several times since the last watch."""
 
 
 class PodWatch:
@@ -52,7 +54,7 @@ class PodWatch:
                 for gone in self._pods_missing_in(listed.objects) if kind is PODS else ():
                     saw("DELETED", gone)
                 for found in listed.objects:
-                    saw("ADDED", found)
+                    saw(_LISTED, found)
                 async for event in self._api.watch(kind, self._namespace, since=listed.revision):
                     saw(event.type, event.object)
             await asyncio.sleep(_PAUSE)
@@ -73,7 +75,7 @@ class PodWatch:
         before, self._pods[uid] = self._pods.get(uid), pod
         self._note_devices(pod)
         self._note_state(pod)
-        if before and is_rewritten(before, pod):
+        if kind != _LISTED and before and is_rewritten(before, pod):
             self._history.observe(PodRewritten(pod["metadata"]["name"], uid))
         seen = status_seen(pod)
         if seen != self.statuses.get(uid):

@@ -7,7 +7,7 @@ from drahealth.suites.differential.campaign import Campaign, Outcome
 from drahealth.suites.differential.generation import generate
 from drahealth.suites.differential.observation import Played
 from drahealth.suites.differential.running import format_outcome
-from drahealth.suites.differential.script import Script
+from drahealth.suites.differential.script import Report, Script
 from drahealth.suites.differential.subjects import ReferenceSubject
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.unit.differential.scripts import script
@@ -22,9 +22,17 @@ async def campaign(subject: Profile, reference: Profile, *scripts: Script) -> li
     return outcomes
 
 
+def is_small(script: Script) -> bool:
+    """Whether no report of it is so large that a busy machine needs seconds for it."""
+    return all(reading.count == 1 for step in script.steps if isinstance(step, Report) for reading in step.says)
+
+
 async def test_a_profile_has_no_difference_from_itself() -> None:
-    outcomes = await campaign(V1_37, V1_37, *generate(3, 6))
-    assert [line for outcome in outcomes for line in format_outcome(outcome)] == []
+    outcomes = await campaign(V1_37, V1_37, *filter(is_small, generate(3, 8)))
+    found = [
+        outcome for outcome in outcomes if outcome.verdict not in ("same", "fleeting")
+    ]  # a busy machine can be late
+    assert [line for outcome in found for line in format_outcome(outcome)] == []
 
 
 async def test_the_kep_differs_from_a_release_by_device_ids() -> None:

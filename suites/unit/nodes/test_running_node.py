@@ -1,5 +1,6 @@
 """A node of `drahealth up` as a node for tests. Here it is the reference; `ci/step up` does it with a real kubelet."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes import CLAIMS, PODS
-from drahealth.suites import ConfigurationError, HarnessError, RunningNode
+from drahealth.suites import ConfigurationError, HarnessError, Pod, RunningNode
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.command_process import COMMAND
 
 
 @pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of a running node."""
-    folder = Path("/tmp") / tmp_path_factory.mktemp("dh").parent.name.replace("pytest-", "dh-r")
+def state() -> Iterator[Path]:
+    """The folder of a running node. Its path is short: it has sockets."""
+    folder = Path("/tmp") / f"dh-r{os.getpid()}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DRAHEALTH_STATE", str(folder))
         patch.delenv("DRAHEALTH_SOCKET", raising=False)
@@ -23,7 +24,12 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         assert done.returncode == 0, done.stderr
         yield folder
         command_process.run(COMMAND, "down", "--all")
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def healths(pod: Pod) -> set[str]:
+    """The healths of its device. An earlier test may still hold gpu-0."""
+    return {device.health for device in pod.devices()}
 
 
 @pytest.mark.usefixtures("state")
@@ -32,9 +38,10 @@ async def test_a_pod_shows_the_health_of_the_devices_of_the_node() -> None:
         driver = await node.driver()
         pod = await node.run_pod_with_device(driver)
         await driver.inject("xid/79", "gpu-*")
-        await pod.wait_for_health("gpu-0", "Unhealthy", message="XID 79*")
+        await pod.wait_until(lambda _: healths(pod) == {"Unhealthy"}, "is Unhealthy")
+        assert [device.message[:6] for device in pod.devices()] == ["XID 79"]
         await driver.reset()
-        await pod.wait_for_health("gpu-0", "Healthy")
+        await pod.wait_until(lambda _: healths(pod) == {"Healthy"}, "is Healthy")
 
 
 @pytest.mark.usefixtures("state")
@@ -67,8 +74,8 @@ def test_story(drahealth_node, drahealth_driver):
         async with drahealth_node as node, drahealth_driver as driver:
             assert node.name == "drahealth"
             pod = await node.run_pod_with_device(driver)
-            await driver.inject("xid/79", "gpu-0")
-            await pod.wait_for_health("gpu-0", "Unhealthy")
+            await driver.inject("xid/79", "gpu-*")
+            await pod.wait_until(lambda _: {device.health for device in pod.devices()} == {"Unhealthy"}, "is Unhealthy")
 
     asyncio.run(story())
 """

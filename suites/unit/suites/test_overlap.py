@@ -106,6 +106,17 @@ async def test_a_failed_cleanup_is_reported_with_the_name_of_its_scenario(target
     assert caught.value.__notes__ == ["This was the cleanup after 'a story'."]
 
 
+async def test_a_failed_cleanup_does_not_keep_the_next_ones_from_running(target: ReferenceTarget) -> None:
+    overlap, last = Overlap(), node_on(target)
+    await last.begin()
+    for _ in range(2):
+        await overlap.clean(node_on(target, NeverCleaned))
+    with pytest.raises(HarnessError):
+        await overlap.clean(last)
+    assert [str(error).splitlines()[0] for error in await overlap.close()] == ["pods were not deleted"]
+    assert last.namespace not in await namespaces(target)
+
+
 async def test_a_scenario_whose_test_does_not_run_is_ended_and_leaves_nothing(target: ReferenceTarget) -> None:
     overlap, before = Overlap(), await namespaces(target)
     overlap.start(ITEM, node_on(target), forever, asyncio.get_running_loop())
@@ -115,7 +126,7 @@ async def test_a_scenario_whose_test_does_not_run_is_ended_and_leaves_nothing(ta
 
 def test_a_run_whose_scenarios_overlap_has_all_results(tmp_path: Path) -> None:
     program = f"{OVERLAPPING}\n{command_process.COMMAND}"
-    chosen = "(STATUS-03 or CLAIM-01 or DP-02) and not v1alpha1"
+    chosen = "claim_from_a_template or claim_with_another_name or new_message_shows or container_shows_only"
     done = command_process.run(program, "run", "-k", chosen, "--report", "r.json", folder=tmp_path)
     report = json.loads((tmp_path / "r.json").read_text())
     assert (done.returncode, report["complete"], report["run"]) == (0, False, report["planned"])
