@@ -7,8 +7,6 @@ from drahealth.proto.values import Health
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
 
-_ID = "gpu.example.com/pool/gpu-0"
-
 
 @scenario("API-01")
 async def test_the_api_server_refuses_entries_of_another_shape(node: Node) -> None:
@@ -16,7 +14,7 @@ async def test_the_api_server_refuses_entries_of_another_shape(node: Node) -> No
     _, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
     [entry, *_] = (await pod.object())["status"]["containerStatuses"][0]["allocatedResourcesStatus"]
-    element = {"resourceID": _ID, "health": "Healthy"}
+    element = entry["resources"][0]
     wrong: dict[str, Any] = {
         "a list that is a text": "Healthy",
         "an entry that is a text": ["Healthy"],
