@@ -23,7 +23,7 @@ async def campaign(subject: Profile, reference: Profile, *scripts: Script) -> li
 
 
 def is_small(script: Script) -> bool:
-    """Whether no report of it is so large that a busy machine needs seconds for it."""
+    """Whether all its reports are small: a busy machine needs seconds for a large one."""
     return all(reading.count == 1 for step in script.steps if isinstance(step, Report) for reading in step.says)
 
 
