@@ -7,9 +7,9 @@ from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.judging.statements import TEXTS, VERDICTS, JudgedStatement, statements
 
 INTRODUCTION = """\
-Most statements of KEP-4680 are requirements in [requirements.md](requirements.md), which lists their scenarios. This
-page lists the other statements: earlier versions of drahealth did not judge them, or only in part. The table says what
-judges each of them now.
+This page lists the statements of KEP-4680 and of other texts that earlier versions of drahealth did not judge, or only
+in part. The table says what judges each of them now. For most of them, it names requirements.
+[requirements.md](requirements.md) lists all requirements and their scenarios.
 
 A mutant is a wrong kubelet or a wrong API server. For each mutant of a statement, one of its scenarios fails.
 `ci/mutants --hand -k NAME` tries a mutant whose name has hyphens, and `suites/unit/suites/test_mutants.py` tries the

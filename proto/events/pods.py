@@ -246,7 +246,10 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class TimeSkipped:
-    """A timeline skipped the rest of a wait, because only heartbeats happened. The clock of the node stays the same."""
+    """A timeline skipped the rest of a wait, because only heartbeats happened.
+
+    The clock of the node does not advance.
+    """
 
     event: ClassVar[str] = "time-skipped"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)

@@ -63,7 +63,7 @@ def up(
 ) -> None:
     """Start a Kubernetes node with fake devices on this machine, and leave it running.
 
-    It needs neither root nor a container engine. Without options, a node that was up before starts again with its data.
+    It needs neither root nor a container engine. Without options, it starts an earlier node again with its data.
     Exit codes: 2 wrong usage, 3 error in the environment.
     """
     from drahealth.suites.up_command.options import UpOptions, gates_of
