@@ -23,12 +23,14 @@ async def test_the_api_server_refuses_entries_of_another_shape(node: Node) -> No
         "a device that is a text": [{**entry, "resources": ["Healthy"]}],
         "an id that is a number": [{**entry, "resources": [{**element, "resourceID": 1}]}],
         "a health that is a number": [{**entry, "resources": [{**element, "health": 1}]}],
-        "a message that is a number": [{**entry, "resources": [{**element, "message": 1}]}],
     }
     for what, entries in wrong.items():
         with node.judging("API-01", f"{what} is refused"):
             answer = await _answer(node, await pod.object(), entries)
             node.check(answer == 400, "the API server refuses the status with 400 Bad Request", answer)
+    with node.judging("API-01", "a message that is a number is refused"):
+        answer = await _answer(node, await pod.object(), [{**entry, "resources": [{**element, "message": 1}]}])
+        node.check(answer == 400, "the API server refuses the status with 400 Bad Request", answer)
 
 
 async def _answer(node: Node, pod: dict[str, Any], entries: Any) -> int:
