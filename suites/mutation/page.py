@@ -69,7 +69,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 _HEADER = """\
 # The mutation score of the scenarios
 
-<!-- written by ci/mutants --hand --sample 300 --write -->
+<!-- written by ci/mutants --hand --sample N --write -->
 
 The mutation score shows how many wrong kubelets the scenarios detect. `ci/mutants` makes one small change to the
 reference, its API server or its pod worker, and runs the scenarios that execute the changed lines. Only scenarios and
