@@ -12,7 +12,7 @@ from drahealth.suites.differential import wire
 from drahealth.suites.differential.lane import Lane, poll
 from drahealth.suites.differential.observation import FENCE, Played, PodShown, Snapshot, shown
 from drahealth.suites.differential.play_clock import PlayClock, WaitTimes
-from drahealth.suites.differential.plugin_player import PluginPlayer
+from drahealth.suites.differential.plugin_player import START, Instance, PluginPlayer
 from drahealth.suites.differential.receipts import LIMIT, Receipts
 from drahealth.suites.differential.script import (
     DeletePod,
@@ -38,9 +38,6 @@ from drahealth.suites.story import manifests
 
 RETRY = 5.2
 """Seconds after which a kubelet has retried to open an ended stream (W-23)."""
-_START = 60.0
-
-Instance = tuple[int, int]
 
 
 class Player:
@@ -94,7 +91,7 @@ class Player:
         await self._delete_pods()
         if not await self._lane.history.until(lambda: not self._seen(), self._waits.gone):
             await self._delete_pods(grace=0)  # a pod whose final status is rejected would remain (B-32)
-            await self._lane.wait(lambda: not self._seen(), "the script's pods are gone", _START)
+            await self._lane.wait(lambda: not self._seen(), "the script's pods are gone", START)
 
     async def _delete_pods(self, grace: int | None = None) -> None:
         for pod in self._pods:
@@ -157,8 +154,8 @@ class Player:
             limits = self._plugins.limits(use for use in uses if isinstance(use, Held))
             container["resources"] |= {"limits": limits} if limits else {}
         self._pods[number] = (await self._target.api.create(PODS, pod))["metadata"]["uid"]
-        if not await poll(lambda: self._are_allocated(claims.values()), _START):
-            raise HarnessError(f"no allocation by the scheduler within {_START:g} s", await self._target.log_tail())
+        if not await poll(lambda: self._are_allocated(claims.values()), START):
+            raise HarnessError(f"no allocation by the scheduler within {START:g} s", await self._target.log_tail())
         await self._plugins.wait_for_allocations(number)
 
     async def _are_allocated(self, claims: Iterable[str]) -> bool:
@@ -182,9 +179,9 @@ class Player:
         await control.start()
         self._running.add(instance)
         try:
-            await asyncio.wait_for(control.wait_registered(), _START)
+            await asyncio.wait_for(control.wait_registered(), START)
         except TimeoutError:
-            raise HarnessError(f"no driver registration within {_START:g} s", await self._target.log_tail()) from None
+            raise HarnessError(f"no driver registration within {START:g} s", await self._target.log_tail()) from None
         if script.advertised:
             await self._opened(instance, opened + 1, self._waits.reopened, greeted)
 

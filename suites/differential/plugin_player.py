@@ -10,7 +10,8 @@ from drahealth.suites.differential.lane import Lane, poll
 from drahealth.suites.differential.script import EndList, Held, ListDevices, PluginStep, Script, StartPlugin, StopPlugin
 from drahealth.suites.errors import HarnessError
 
-_START = 60.0
+START = 60.0
+"""Seconds until a driver or a device plugin is surely registered, and a Pod has its devices."""
 
 Instance = tuple[int, int]
 
@@ -60,9 +61,9 @@ class PluginPlayer:
         """Wait until the new pod holds its devices, so that each play allocates the same ones. Raises HarnessError."""
         for container in self._script.pods[pod].containers:
             self._allocations.update(use.plugin for use in container if isinstance(use, Held))
-        if not await poll(self._have_allocated, _START):
+        if not await poll(self._have_allocated, START):
             raise HarnessError(
-                f"the kubelet allocated no devices of a device plugin within {_START:g} s",
+                f"the kubelet allocated no devices of a device plugin within {START:g} s",
                 await self._target.log_tail(),
             )
 
@@ -73,9 +74,9 @@ class PluginPlayer:
     async def wait_for_lists(self, before: Mapping[Instance, int]) -> None:
         """Wait until each of these plugins has sent another list. Raises HarnessError."""
         for (plugin, number), sent in before.items():
-            if not await self._history.until(partial(self._has_sent_more, (plugin, number), sent), _START):
+            if not await self._history.until(partial(self._has_sent_more, (plugin, number), sent), START):
                 raise HarnessError(
-                    f"the kubelet asked device plugin {plugin} for no list within {_START:g} s",
+                    f"the kubelet asked device plugin {plugin} for no list within {START:g} s",
                     await self._target.log_tail(),
                 )
 

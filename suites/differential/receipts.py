@@ -1,6 +1,7 @@
 """What the reference has received from drivers. A play on it waits for that, because a large report takes its time."""
 
 from collections import Counter
+from collections.abc import Callable
 
 from drahealth.proto.events import Event, MalformedReceived, ReportReceived, StreamClosed
 from drahealth.suites.differential.lane import poll
@@ -44,16 +45,14 @@ class Receipts:
 
     async def wait_sent(self, driver: str, before: int) -> None:
         """Wait until `sent` is above `before`."""
-
-        async def is_above() -> bool:
-            return self.sent(driver) > before
-
-        await poll(is_above, LIMIT)
+        await self._wait(lambda: self.sent(driver) > before)
 
     async def wait_greeted(self, driver: str, before: int) -> None:
         """Wait until `greeted` is above `before`."""
+        await self._wait(lambda: self.greeted(driver) > before)
 
-        async def is_above() -> bool:
-            return self.greeted(driver) > before
+    async def _wait(self, true: Callable[[], bool]) -> None:
+        async def is_true() -> bool:
+            return true()
 
-        await poll(is_above, LIMIT)
+        await poll(is_true, LIMIT)
