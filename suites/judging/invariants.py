@@ -116,6 +116,8 @@ class _Causes:
                     self._drivers[driver] = record.at
             case Restarted("kubelet") | Stopped("kubelet"):
                 self._everything = record.at
+            case GateSet(gate="ResourceHealthStatusMessage", on=on):
+                self._drops_messages = not on
             case GateSet(on=on, api_server=keeps):
                 self._everything = record.at
                 self._drops_messages = not (on if keeps is None else keeps)

@@ -142,6 +142,24 @@ async def test_without_dra_the_devices_of_device_plugins_show_their_health(node:
         node.check(pod.has_never_restarted(), "no container was restarted", pod)
 
 
+@scenario("GATE-09", "GATE-03", "GATE-04")
+async def test_without_the_gate_of_messages_devices_show_their_health_alone(node: Node) -> None:
+    _, pod, gpu = await node.pod_with_a_gpu()
+    await gpu.becomes(Health.UNHEALTHY, message="while the gate was on")
+    await pod.shows(gpu, Health.UNHEALTHY, message="while the gate was on")
+    await node.set_gates(messages=False)
+    with node.judging("GATE-09", "the message is removed, and the health stays"):
+        await pod.shows(gpu, Health.UNHEALTHY, message="", within="restart")
+    await gpu.becomes(Health.HEALTHY, message="while the gate was off")
+    with node.judging("GATE-09", "a change of health shows without its message"):
+        await pod.shows(gpu, Health.HEALTHY, message="")
+    await node.set_gates(on=True)
+    with node.judging("GATE-04", "the message shows again"):
+        await pod.shows(gpu, Health.HEALTHY, message="while the gate was off", within="restart")
+    with node.judging("GATE-03", "the workload keeps running"):
+        node.check(pod.has_never_restarted(), "no container was restarted", pod)
+
+
 async def _pod_with_every_part(node: Node, driver: Driver, plugin: DevicePlugin) -> Pod:
     """A running pod with devices in a container, an init container, a sidecar and in no container."""
     uses = [(await node.claim(driver))["gpu"] for _ in range(3)]

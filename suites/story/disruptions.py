@@ -2,13 +2,13 @@
 
 from collections.abc import Collection
 
+from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE, STATUS_GATE
 from drahealth.proto import events
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.story.history import History
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.target import Target
 
-_GATE = "ResourceHealthStatus"
 _DRA_GATE = "DynamicResourceAllocation"
 
 
@@ -24,7 +24,7 @@ class Disruptions:
         self.gates_on = True
         """The feature gate is on in the API server and in the kubelet."""
         self.has_default_gates = True
-        """The gate DynamicResourceAllocation is on, too."""
+        """The gates DynamicResourceAllocation and ResourceHealthStatusMessage are on, too."""
         self.title = title
         self._needs = needs
         self._api_server_is_stopped = False
@@ -60,24 +60,36 @@ class Disruptions:
             self.history.observe(events.Restarted("kubelet"))
 
     async def set_gates(
-        self, *, on: bool | None = None, api_server: bool = True, kubelet: bool = True, dra: bool = True
+        self,
+        *,
+        on: bool | None = None,
+        api_server: bool = True,
+        kubelet: bool = True,
+        dra: bool = True,
+        messages: bool = True,
     ) -> None:
         """Set the feature gate and restart the API server and the kubelet. `on` sets both sides.
 
-        `dra` is the gate DynamicResourceAllocation of the kubelet.
+        `dra` is the gate DynamicResourceAllocation of the kubelet, `messages` its gate
+        ResourceHealthStatusMessage.
         """
         self._use(Capability.SWITCH_GATES)
         if not dra:
             self._use(Capability.SWITCH_DRA)
             self.log(f"the feature gate {_DRA_GATE} is off in the kubelet")
+        if not messages:
+            self._use(Capability.SWITCH_MESSAGES)
+            self.log(f"the feature gate {MESSAGE_GATE} is off in the kubelet")
         api_server, kubelet = (api_server, kubelet) if on is None else (on, on)
         sides = {"API server": api_server, "kubelet": kubelet}
         self.log(f"the feature gate is {', '.join(f'{_on(is_on)} in the {side}' for side, is_on in sides.items())}")
         self.gates_on = api_server and kubelet
-        self.has_default_gates = self.gates_on and dra
+        self.has_default_gates = self.gates_on and dra and messages
         self.history.observe(events.Stopped("kubelet"))
-        await self.target.set_gates(api_server=api_server, kubelet=kubelet, dra=dra)
-        self.history.observe(events.GateSet(_GATE, self.gates_on, api_server, kubelet))
+        await self.target.set_gates(api_server=api_server, kubelet=kubelet, dra=dra, messages=messages)
+        self.history.observe(events.GateSet(STATUS_GATE, self.gates_on, api_server, kubelet))
+        if not messages:
+            self.history.observe(events.GateSet(MESSAGE_GATE, False, True, False))
 
     async def api_server_stops(self) -> None:
         """Stop the API server. Watches end, and writes fail."""

@@ -18,6 +18,7 @@ class Capability(Enum):
     CONTROL_WITHOUT_KUBELET = "control-without-kubelet"
     SWITCH_GATES = "switch-gates"
     SWITCH_DRA = "switch-dra"
+    SWITCH_MESSAGES = "switch-messages"
     ADVANCE_TIME = "advance-time"
     SET_RESYNC = "set-resync"
     LOCAL_DRIVERS = "local-drivers"
@@ -45,6 +46,7 @@ _MEANINGS = {
     Capability.CONTROL_WITHOUT_KUBELET: "Send commands to the fake drivers and the pods while the kubelet is stopped.",
     Capability.SWITCH_GATES: "Set the feature gates of the API server and of the kubelet.",
     Capability.SWITCH_DRA: "Disable the feature gate DynamicResourceAllocation of the kubelet.",
+    Capability.SWITCH_MESSAGES: "Disable the feature gate ResourceHealthStatusMessage of the kubelet.",
     Capability.ADVANCE_TIME: "Move the clock of the node forward, without waiting.",
     Capability.SET_RESYNC: "Set the time between two resyncs of a Pod.",
     Capability.LOCAL_DRIVERS: "Register any driver that runs on this machine, not only the fake ones.",
@@ -62,6 +64,7 @@ _EXCLUSIVE = frozenset(
         Capability.STOP_KUBELET,
         Capability.SWITCH_GATES,
         Capability.SWITCH_DRA,
+        Capability.SWITCH_MESSAGES,
     }
 )
 

@@ -8,12 +8,14 @@ _WITH_DRA_GATE = ("1.34",)
 """Releases whose kubelets can disable DRA. Later ones lock the gate."""
 
 
-def kubelet_gates(profile: Profile, on: bool, dra: bool) -> dict[str, bool]:
+def kubelet_gates(profile: Profile, on: bool, dra: bool = True, messages: bool = True) -> dict[str, bool]:
     """The gates of a kubelet: those of device health, and that of DRA if the release can disable it."""
-    return feature_gates(profile, on) | ({DRA_GATE: dra} if profile.release in _WITH_DRA_GATE else {})
+    return feature_gates(profile, on, messages) | ({DRA_GATE: dra} if profile.release in _WITH_DRA_GATE else {})
 
 
-def feature_gates(profile: Profile, on: bool = True) -> dict[str, bool]:
-    """The gates of a release, all on or all off. One cannot be off alone (A-03), and releases before 1.36 have only
-    one."""
-    return {STATUS_GATE: on} | ({MESSAGE_GATE: on} if profile.messages else {})
+def feature_gates(profile: Profile, on: bool = True, messages: bool = True) -> dict[str, bool]:
+    """The gates of device health in a release. `on` is the gate of health, `messages` that of messages.
+
+    Messages cannot be on without health (A-03). Releases before 1.36 have no gate of messages.
+    """
+    return {STATUS_GATE: on} | ({MESSAGE_GATE: on and messages} if profile.messages else {})

@@ -119,9 +119,9 @@ class Target(Protocol):
     async def start_kubelet(self) -> None:
         """Starts a stopped kubelet with the same files; returns when the node is Ready."""
 
-    async def set_gates(self, *, api_server: bool, kubelet: bool, dra: bool = True) -> None:
+    async def set_gates(self, *, api_server: bool, kubelet: bool, dra: bool = True, messages: bool = True) -> None:
         """Sets the feature gates of device health on the API server and on the kubelet, and restarts both. `dra` is
-        the gate DynamicResourceAllocation of the kubelet.
+        the gate DynamicResourceAllocation of the kubelet, `messages` its gate ResourceHealthStatusMessage.
         """
 
     async def stop_api_server(self) -> None:

@@ -51,7 +51,8 @@ def missing_in(version: str) -> Mapping[Capability, str]:
 
 
 def locked_in(release: str) -> Mapping[Capability, str]:
-    """The capabilities that a kubelet of this release lacks because it locks feature gates."""
-    if int(release.split(".")[1]) < 35:
-        return {}
-    return {Capability.SWITCH_DRA: "from Kubernetes 1.35 on, the gate DynamicResourceAllocation is locked to true"}
+    """The capabilities that a kubelet of this release lacks because it locks feature gates or does not have them."""
+    locked = {Capability.SWITCH_DRA: "from Kubernetes 1.35 on, the gate DynamicResourceAllocation is locked to true"}
+    absent = {Capability.SWITCH_MESSAGES: "before Kubernetes 1.36, there is no gate ResourceHealthStatusMessage"}
+    minor = int(release.split(".")[1])
+    return {**(locked if minor >= 35 else {}), **(absent if minor < 36 else {})}

@@ -126,9 +126,10 @@ class KindTarget:
     async def start_kubelet(self) -> None:
         await self._nodes.start_kubelet(self.node_name)
 
-    async def set_gates(self, *, api_server: bool, kubelet: bool, dra: bool = True) -> None:
-        gates = feature_gates(self.profile, api_server), kubelet_gates(self.profile, kubelet, dra)
-        await self._nodes.set_gates(*gates)
+    async def set_gates(self, *, api_server: bool, kubelet: bool, dra: bool = True, messages: bool = True) -> None:
+        on_server = feature_gates(self.profile, api_server)
+        on_kubelet = kubelet_gates(self.profile, kubelet, dra, messages)
+        await self._nodes.set_gates(on_server, on_kubelet)
 
     async def stop_api_server(self) -> None:
         await self._nodes.stop_api_server()

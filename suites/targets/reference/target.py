@@ -174,8 +174,9 @@ class ReferenceTarget:
         if self._kubelet_is_stopped:
             await self.restart_kubelet()
 
-    async def set_gates(self, *, api_server: bool, kubelet: bool, dra: bool = True) -> None:
-        await self._node.restart_kubelet(Gates(kubelet, kubelet, dra), api_server=Gates(api_server, api_server))
+    async def set_gates(self, *, api_server: bool, kubelet: bool, dra: bool = True, messages: bool = True) -> None:
+        gates = Gates(kubelet, kubelet and messages, dra)
+        await self._node.restart_kubelet(gates, api_server=Gates(api_server, api_server))
 
     async def stop_api_server(self) -> None:
         await self._server.down()

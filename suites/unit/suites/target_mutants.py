@@ -109,12 +109,12 @@ class ReplacesLists(ReferenceTarget):
 class RestartsWorkloads(ReferenceTarget):
     """A change of the gate restarts all containers."""
 
-    async def set_gates(self, *, api_server: bool, kubelet: bool, dra: bool = True) -> None:
+    async def set_gates(self, *, api_server: bool, kubelet: bool, dra: bool = True, messages: bool = True) -> None:
         if running := self.runtime.containers(state=ContainerState.RUNNING):
             for container in running:
                 self.runtime.stop_container(container.id, 0)
             await self._restarted()
-        await super().set_gates(api_server=api_server, kubelet=kubelet, dra=dra)
+        await super().set_gates(api_server=api_server, kubelet=kubelet, dra=dra, messages=messages)
 
     async def _restarted(self) -> None:
         """Returns when the status of the story's only pod shows it."""

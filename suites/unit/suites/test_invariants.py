@@ -142,6 +142,12 @@ def test_a_message_may_be_missing_only_while_the_gate_is_off() -> None:
     assert len(unreported(said, off, on, status(UNHEALTHY))) == 1
 
 
+def test_a_message_may_be_missing_while_the_gate_of_messages_is_off() -> None:
+    off, on = GateSet("ResourceHealthStatusMessage", False), GateSet("ResourceHealthStatus", True)
+    assert unreported(report(UNHEALTHY, "hot"), off, status(UNHEALTHY)) == []
+    assert len(unreported(report(UNHEALTHY, "hot"), off, on, status(UNHEALTHY))) == 1
+
+
 @pytest.mark.parametrize(("api_server", "kubelet", "found"), [(True, False, 1), (False, True, 0), (False, False, 0)])
 def test_a_message_may_be_missing_if_the_gate_is_off_in_the_api_server(
     api_server: bool, kubelet: bool, found: int

@@ -176,6 +176,7 @@ NOTHING_ELSE = basic.test_health_changes_nothing_else_in_the_status_and_no_other
 OWN_AFTER_RESTART = restart.test_the_timeout_of_each_device_survives_a_kubelet_restart
 KUBELET_PARTS = feature_gate.test_with_the_gate_off_in_the_kubelet_no_part_of_a_status_has_the_field
 HUNDRED = requests.test_a_pod_shows_more_than_a_hundred_devices_of_a_driver
+NO_MESSAGES = feature_gate.test_without_the_gate_of_messages_devices_show_their_health_alone
 NO_DRA = feature_gate.test_without_dra_the_devices_of_device_plugins_show_their_health
 PATCHED = validation.test_patches_merge_entries_by_their_names
 NOTIFIED_ONCE = reports.test_pods_are_notified_once_of_a_device_missing_from_reports
@@ -344,6 +345,7 @@ CASES = [
     Case("EVENT-03", FAILING, target=target_mutants.HidesFailures),
     Case("GATE-07", DISABLED, target=target_mutants.DropsAnotherField),
     Case("GATE-08", NO_DRA, device_plugins=plugin_mutants.NeedsDra),
+    Case("GATE-09", NO_MESSAGES, mutants.IgnoresTheGate),
     Case("API-02", PATCHED, target=target_mutants.ReplacesLists),
     # Where the health API carries no messages, nothing may hang on them.
     Case(
