@@ -10,15 +10,16 @@ from drahealth.manager.profile import KEP
 
 RULES = {
     "no behaviour": "Annotations, decorators, docstrings, assertions, and statements that raise an error.",
-    "messages": "Texts for logs, errors and events of the reference, the choice of a log level, and whatever only logs "
-    "or records what happens; an `if` whose branches do nothing else.",
-    "speed": "The length of pauses between attempts, of time limits of calls and of the memory of a lost resource: the "
-    "texts give no number for them. Whether there is a pause, a limit or an attempt at all is changed.",
-    "releases": "Code that only the profiles of releases run. The comparison with the profile itself is changed.",
-    "a kill": "Functions by which the reference acts as if its process had been killed.",
-    "a damaged file": "Checks of checkpoints that another program has damaged: no text says what follows.",
-    "the end": "Functions that end the whole reference, or wait for it. The process of a kubelet just ends, and the "
-    "scenarios kill it.",
+    "messages": "Texts of logs, errors and events, the choice of a log level, and code that only logs or records what "
+    "happens.",
+    "speed": "The length of pauses between attempts, the time limits of calls, and how long a lost resource is kept: "
+    "the texts define no numbers for them. Operators remove whole pauses, limits and attempts.",
+    "releases": "Code that only the profiles of releases run. Operators change the conditions that select a profile.",
+    "a kill": "Functions with which a scenario simulates that the kubelet is killed.",
+    "a damaged file": "Checks for checkpoints that another program has damaged: no text says what a kubelet does "
+    "with them.",
+    "the end": "Functions that stop the whole reference, or wait for this stop. The process of a real kubelet has no "
+    "such functions: the scenarios kill it.",
 }
 """The rules by name, each with its sentence."""
 

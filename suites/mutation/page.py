@@ -59,7 +59,7 @@ def _by_requirement(hand: Score[HandMutant], automatic: Score[Mutation], names: 
     rows = [(name, str(kills.get(name, 0)), str(more.get(name, 0))) for name in names]
     table = _table(("requirement", "by hand", "automatic"), rows)
     unproven = [name for name, *counts in rows if counts == ["0", "0"]]
-    return [*table, "", f"Unproven here: {', '.join(unproven) or 'none'}."]
+    return [*table, "", f"Not proven by these changes: {', '.join(unproven) or 'none'}."]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -72,30 +72,30 @@ _HEADER = """\
 <!-- written by ci/mutants --hand --sample N --write -->
 
 The mutation score shows how many wrong kubelets the scenarios detect. `ci/mutants` makes one small change to the
-reference, its API server or its pod worker, and runs the scenarios that execute the changed lines. Only scenarios and
-invariants count, never unit tests.
+reference, its API server or its pod worker, and runs the scenarios that execute the changed lines. Only a scenario or
+an invariant can detect the change; unit tests do not run.
 A survivor is a change that no scenario detects. Either a scenario is missing, or the change has no effect that a
 client can see.
 """
 _OUTCOMES = (
-    ("killed", "A scenario fails, or an invariant does not hold in its history.", "yes"),
+    ("killed", "A scenario or one of its invariants fails.", "yes"),
     ("error", "The changed reference stops working before a scenario can judge it.", "yes"),
-    ("hangs", "The scenarios compute for two minutes, or only wait.", "yes"),
+    ("hangs", "The scenarios do not end: they run for two minutes, or wait for an event that cannot happen.", "yes"),
     ("survived", "All scenarios that run the changed lines pass.", "no"),
     ("not covered", "No scenario runs the changed lines.", "no"),
     ("equivalent", "No client can see the change, or the texts allow it; the reason is listed below.", "not counted"),
     ("no import", "The changed module cannot be imported, so it is no kubelet.", "not counted"),
-    ("does not apply", "Its module no longer has the text to replace.", "not counted"),
+    ("does not apply", "The module no longer contains the text that the change replaces.", "not counted"),
 )
 _HAND = """\
-Each is one plausible error, chosen from the texts and not from the scenarios. The files in `ci/hand-mutants` describe
-each with one sentence.
+Each change is one plausible error of a kubelet. We chose the errors from the texts of the KEP, not from the scenarios.
+The files in `ci/hand-mutants` describe each error in one sentence.
 """
 _AUTOMATIC = """\
-An operator makes one change. These rules say what has no changes:
+An operator is a rule for one kind of change. No operator changes these parts of the code:
 """
 _BY_REQUIREMENT = """\
-For each requirement: the number of changes whose first failing scenario reports this requirement as violated. A
-requirement that caught none is unproven here; `suites/unit/suites/test_mutants.py` has a wrong reference for each
-requirement.
+The table has, for each requirement, the number of changes whose first failing scenario reports this requirement as
+violated. If this number is 0, the changes do not prove that the scenarios of the requirement can fail. Another
+test proves this: `suites/unit/suites/test_mutants.py` has a wrong reference for each requirement.
 """

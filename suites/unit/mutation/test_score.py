@@ -44,7 +44,12 @@ def test_the_page_names_parts_kills_and_survivors() -> None:
     one = HandMutant("no-clear", "streams", "It keeps the health.", "m.py", "a", "b")
     hand = Score({one.trial_key: Trial(one.trial_key, "survived")}, (one,), {})
     lines = page(hand, score("killed", "survived"), "all changes", ["STATUS-01", "STATUS-02"]).splitlines()
-    wanted = {"| streams | 0 | 1 |", "| STATUS-01 | 0 | 1 |", "Unproven here: STATUS-02.", f"- `{mutation(1)}`"}
+    wanted = {
+        "| streams | 0 | 1 |",
+        "| STATUS-01 | 0 | 1 |",
+        "Not proven by these changes: STATUS-02.",
+        f"- `{mutation(1)}`",
+    }
     assert {*wanted, "- `no-clear`: streams"} <= set(lines)
 
 
