@@ -30,7 +30,7 @@ class ExperimentEnded:
 
     outcome: Outcome
     reason: str = ""
-    """Why it is not done; empty for `done`."""
+    """Why the outcome is not `done`; empty for `done`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class OutputMeasured:
 
 @dataclass(frozen=True, slots=True)
 class SocketsListed:
-    """The sockets of a driver process, by path."""
+    """drahealth listed the paths of all sockets of a driver process."""
 
     event: ClassVar[str] = "sockets-listed"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
@@ -118,7 +118,7 @@ class SocketsListed:
     plugins: tuple[str, ...]
     """Sockets in the plugin directory."""
     device_plugins: tuple[str, ...] = ()
-    """Sockets of device plugins, beside the kubelet's socket."""
+    """Sockets of device plugins. The kubelet's own socket is in the same directory and is not listed."""
 
 
 @dataclass(frozen=True, slots=True)

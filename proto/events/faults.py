@@ -23,28 +23,28 @@ class FaultInjected:
     fault: str
     """Name of the fault in the driver profile."""
     step: Literal["break", "change"]
-    """Whether it broke the device, or changed the cause."""
+    """Whether the adapter broke the device, or changed the cause of the fault."""
     pool: str
     device: str
     """Name of the device in its pool."""
     action: str
     """What the adapter did, such as `write {driver_dir}/health`."""
     grade: Literal["asked", "forced"]
-    """Whether it asked the driver to report a fault, or caused a fault outside the driver."""
+    """Whether the adapter asked the driver to report a fault, or caused a fault outside the driver."""
     health: str
     """What the driver must report, such as Unhealthy."""
     settle: float
-    """Seconds in which the driver must report it."""
+    """Seconds within which the driver must report this health."""
     outcome: ActionOutcome
     """How the action ended."""
     seconds: float
     """How long the action took."""
     problem: str = ""
-    """Why it is not done; empty for `done`."""
+    """Why the outcome is not `done`; empty for `done`."""
     on_error: Literal["NOT_TESTED", "FAIL"] = "NOT_TESTED"
-    """Verdict if the action is not done."""
+    """Verdict on the requirement if the action fails."""
     on_no_effect: Literal["NOT_TESTED", "FAIL"] = "FAIL"
-    """Verdict if the driver does not report it in time."""
+    """Verdict on the requirement if the driver does not report this health in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class FaultCleared:
     action: str
     """What the adapter did; `restart` if the driver was started again."""
     settle: float
-    """Seconds in which the driver must report the device as healthy."""
+    """Seconds within which the driver must report the device as healthy."""
     outcome: ActionOutcome
     """How the action ended."""
     seconds: float
@@ -81,4 +81,4 @@ class BackendSwitched:
     script: str
     """Name of the file."""
     running: bool
-    """Whether it runs now."""
+    """Whether the backend runs now."""

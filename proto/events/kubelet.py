@@ -25,12 +25,12 @@ class PluginRegistered:
     driver: str
     endpoint: str
     health_api: str | None
-    """Health API that it advertises and the kubelet supports; null if there is none."""
+    """Health API that the plugin advertises and the kubelet supports; null if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class PluginDeregistered:
-    """The kubelet deregistered that instance."""
+    """The kubelet deregistered an instance of a plugin."""
 
     event: ClassVar[str] = "plugin-deregistered"
     emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
@@ -52,7 +52,7 @@ class RegistrationFailed:
 
 @dataclass(frozen=True, slots=True)
 class GrpcCall:
-    """A unary gRPC call between the kubelet and a plugin ended: registration, prepare, allocate and all others."""
+    """A unary gRPC call between the kubelet and a plugin ended, such as GetInfo, NodePrepareResources or Allocate."""
 
     event: ClassVar[str] = "grpc-call"
     emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
@@ -122,7 +122,7 @@ class HealthRestored:
 
     driver: str
     devices: tuple[DeviceHealth, ...]
-    """Each with pool, device, health, message, and the rest of its timeout in whole seconds."""
+    """Each with pool, device, health, message, and the whole seconds that remain until its timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +142,13 @@ class MalformedReceived:
 
 @dataclass(frozen=True, slots=True)
 class PodsNotified:
-    """Pods must sync, because the health of one of their devices changed."""
+    """The kubelet must update the status of these Pods, because the health of one of their devices changed."""
 
     event: ClassVar[str] = "notified"
     emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
 
     pods: tuple[str, ...]
-    """UIDs, sorted."""
+    """UIDs of the Pods, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,5 +161,5 @@ class CheckpointWritten:
     file: str
     size: int
     seconds: float
-    """Duration, with the serialization."""
+    """Duration of the write, including the serialization."""
     ok: bool

@@ -69,7 +69,7 @@ class StatusWritten:
     changed: bool
     """Whether the status differed from the one that clients read before."""
     error: str = ""
-    """Why the API server rejected it; empty if it did not."""
+    """Why the API server rejected the status; empty if it accepted the status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class PodStateSeen:
     """Type and status of each condition."""
     runs: tuple[ContainerRun, ...]
     """The last run of each container, with name, kind (init, sidecar, regular), state, id, restarts, ready, started,
-    exit_code, the id of the previous run, and the reason of a wait."""
+    exit_code, the id of the previous run, and the reason why it waits."""
     has_address: bool
     """Whether the status has a podIP."""
     is_deleting: bool = False
@@ -181,7 +181,7 @@ class PodDeleted:
 
 @dataclass(frozen=True, slots=True)
 class EventSeen:
-    """A client of the API saw an event (core/v1) on a pod. Emitted again when its count grows."""
+    """A client of the API saw an Event (core/v1) on a pod, or a higher count of this Event."""
 
     event: ClassVar[str] = "event-seen"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO, CHECK)
@@ -193,12 +193,12 @@ class EventSeen:
     reason: str
     message: str
     count: int = 1
-    """How often it has occurred."""
+    """How often the Event has occurred."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateSet:
-    """The feature gate was set, by a restart of the API server and the kubelet."""
+    """A feature gate was enabled or disabled, by a restart of the API server and the kubelet."""
 
     event: ClassVar[str] = "gate-set"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
@@ -235,7 +235,7 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """The node's clock jumped forward. The times of records do not include such jumps."""
+    """The node's clock jumped forward. The times `at` of a history do not include such jumps."""
 
     event: ClassVar[str] = "time-passed"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)

@@ -9,7 +9,7 @@ MANAGER = "manager"
 
 @dataclass(frozen=True, slots=True)
 class DriverStarted:
-    """A driver or device plugin of the file has started."""
+    """A driver or device plugin of the inventory has started."""
 
     event: ClassVar[str] = "driver-started"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)
@@ -22,7 +22,7 @@ class DriverStarted:
 
 @dataclass(frozen=True, slots=True)
 class DriverServed:
-    """The control socket is open: commands for the driver are accepted."""
+    """The control socket accepts commands for the driver."""
 
     event: ClassVar[str] = "serving"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)
@@ -31,12 +31,12 @@ class DriverServed:
     socket: str
     """Path of the control socket."""
     metrics: str = ""
-    """URL of the metrics; empty without."""
+    """URL of the metrics; empty if they are off."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverEnding:
-    """The process ends, and the driver with it."""
+    """The process of the driver is about to end."""
 
     event: ClassVar[str] = "ending"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)
@@ -64,7 +64,7 @@ class CommandDone:
     driver: str
     command: str
     args: dict[str, Any]
-    """Arguments by name; long ones are shortened."""
+    """Arguments by name; long values are shortened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class ManagerStarted:
     profile: str
     """Profile of the manager, such as kep or v1.37."""
     metrics: str | None
-    """URL of the metrics; null without."""
+    """URL of the metrics; null if they are off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class ManagerStopped:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRejected:
-    """A manifest is wrong; its previous content applies."""
+    """A manifest is invalid. The manager continues with the previous content of the file."""
 
     event: ClassVar[str] = "manifest-rejected"
     emitters: ClassVar[tuple[str, ...]] = (MANAGER,)

@@ -8,7 +8,7 @@ from drahealth.proto.events.plugin import DRIVER, KUBELET
 
 @dataclass(frozen=True, slots=True)
 class ReportSummary:
-    """A report was sent, or received by the kubelet; a `change` or `unlisted` event follows for each difference."""
+    """A driver sent a report, or the kubelet received one. For each change in it, a `change` or `unlisted` event follows."""
 
     event: ClassVar[str] = "report"
     emitters: ClassVar[tuple[str, ...]] = (DRIVER, KUBELET)
@@ -17,11 +17,11 @@ class ReportSummary:
     devices: int
     """Number of devices in the report."""
     changed: int
-    """Number of devices that are different now."""
+    """Number of devices whose health or message changed."""
     stream: str = ""
     """Name of the stream on the driver side; empty on the kubelet side."""
     complete: bool | None = None
-    """Whether it listed all devices of the driver; null on the kubelet side, where this is unknown."""
+    """Whether the report listed all devices of the driver; null on the kubelet side, which cannot know this."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class StepStarted:
     """Arguments of the step."""
     device: str = ""
     when: dict[str, Any] | None = None
-    """Condition that the step waits for; null without one."""
+    """Condition that the step waits for; null if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class StepFailed:
-    """A step of a timeline could not be done; the timeline continues."""
+    """A step of a timeline failed; the timeline continues."""
 
     event: ClassVar[str] = "step-failed"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)

@@ -9,7 +9,7 @@ CALLS = ("prepare", "unprepare")
 
 @command("fail_claims", DRIVER, ctl="", step="")
 class FailClaims(Command[None]):
-    """Answer these calls with an error for each claim, or without the claims.
+    """Answer all calls of this kind with an error for each claim, or omit the claims from the answer.
 
     If `error` is empty and `omit` is not set, the calls succeed again.
     """

@@ -12,7 +12,7 @@ _OFFER = "Health API to serve from now on: v1, v1alpha1 or a full name; default:
 
 @command("start", step="life start")
 class Start(Command[None]):
-    """Start the fake. If a driver is running, only create its missing registration socket again.
+    """Start the fake. If a driver already runs without its registration socket, only create the socket again.
 
     If another start of the driver has not ended yet, the command waits for it. The command fails if the driver ends
     before its start is complete.
@@ -21,7 +21,10 @@ class Start(Command[None]):
 
 @command("stop", step="life stop", undo=lambda done: Start())
 class Stop(Command[None]):
-    """Stop the fake: unregister, end the streams, remove the sockets. The process keeps running, for `start`."""
+    """Stop the fake: unregister, end the streams, remove the sockets.
+
+    The process keeps running, and `start` starts the fake again.
+    """
 
 
 @command("restart", DRIVER, step="life restart")

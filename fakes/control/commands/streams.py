@@ -69,7 +69,7 @@ class StreamDelay(StreamFault):
 
 @command("stream_drop", DRIVER, ctl="stream drop", step="stream drop", undo=_undone, old_names=_OLD_NAMES)
 class StreamDrop(StreamFault):
-    """Lose a share of the messages."""
+    """Discard a share of the messages."""
 
     share: float = argument("Share of the messages, such as 20%.", Kind.SHARE, default=1.0)
 
@@ -91,7 +91,7 @@ class StreamDuplicate(StreamFault):
 
 @command("stream_reorder", DRIVER, ctl="stream reorder", step="stream reorder", undo=_undone, old_names=_OLD_NAMES)
 class StreamReorder(StreamFault):
-    """Swap a percentage of the messages with the next message."""
+    """Swap a share of the messages with the next message."""
 
     share: float = argument("Share of the messages, such as 20%.", Kind.SHARE, default=1.0)
 
