@@ -8,10 +8,10 @@ from drahealth.suites.judging.statements import TEXTS, VERDICTS, JudgedStatement
 
 INTRODUCTION = """\
 This page lists the statements of KEP-4680 and of other texts that earlier versions of drahealth did not judge, or only
-in part. The table says what judges each of them now. For most of them, it names requirements.
+in part. The table says what judges each of them now. For most of them, it names requirements;
 [requirements.md](requirements.md) lists all requirements and their scenarios.
 
-A mutant is a wrong kubelet or a wrong API server. For each mutant of a statement, one of its scenarios fails.
+A mutant is a wrong kubelet or a wrong API server. With each mutant in a row, at least one scenario of the row fails.
 `ci/mutants --hand -k NAME` tries a mutant whose name has hyphens, and `suites/unit/suites/test_mutants.py` tries the
 others. Ids such as READ-16 are in [readings.md](readings.md).
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from drahealth.suites.judging.readings import TEXTS, Reading, readings
 
 INTRODUCTION = """\
-The texts of KEP-4680 disagree in places. This page names each place, what the texts say, which statement holds here,
-and why. The newest KEP holds. Where it is silent, the design document holds, then older revisions, then Kubernetes.
+The texts of KEP-4680 disagree in places. For each of them, this page has the statements of the texts, our reading and
+the reason. A reading is the statement that drahealth uses. It comes from the newest revision of the KEP, if that
+revision has a statement; otherwise from the design document, then from older revisions, then from Kubernetes.
 [requirements.md](requirements.md) names the reading of each requirement that depends on one. Ids such as H-15 are facts
 in [facts.md](facts.md).
 
@@ -30,4 +31,4 @@ def _reading(reading: Reading) -> Iterator[str]:
     for statement in reading.statements:
         yield f"| {statement.text} | {statement.section} | {statement.says} |\n"
     named = ", ".join(f"[{name}](requirements.md#{name.lower()})" for name in reading.requirements)
-    yield f"\n- Holds: {reading.holds}\n- Reason: {reading.why}\n- Requirements: {named}\n"
+    yield f"\n- Our reading: {reading.holds}\n- Reason: {reading.why}\n- Requirements: {named}\n"

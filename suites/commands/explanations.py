@@ -96,7 +96,7 @@ def _reading(name: str) -> Explanation:
     entry = readings()[name]
     details = {
         "texts": tuple(f"{one.text}, {one.section}: {one.says}" for one in entry.statements),
-        "holds": (entry.holds,),
+        "our reading": (entry.holds,),
         "reason": (entry.why,),
         "requirements": entry.requirements,
     }

@@ -20,7 +20,7 @@ VERDICTS = {
     "covered": "A scenario judges the statement, and fails for a wrong kubelet.",
     "tested": "A test outside of the scenarios judges the statement.",
     "weak": "The statement is judged in part.",
-    "no obligation": "The statement binds no kubelet and no API server.",
+    "no obligation": "The statement is no rule for kubelets or API servers.",
     "other work": "The statement is about drivers, upgrades, version skew, long runs, resource use or other clusters.",
 }
 """The verdicts on a statement, with their meaning."""

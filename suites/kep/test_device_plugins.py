@@ -223,7 +223,7 @@ async def test_with_two_plugins_of_a_resource_the_newest_one_counts(node: Node) 
     with node.judging("DP-11", "a list of the older plugin changes nothing"):
         pod.still_shows(gpu, Health.UNHEALTHY)
     await newer.stops()
-    with node.judging("DP-11", "the older plugin counts after the newest one has stopped"):
+    with node.judging("DP-11", "the pod shows the older plugin's list after the end of the newest one"):
         await pod.shows(gpu, Health.HEALTHY)
     await newer.is_silenced()
     await newer.starts()
@@ -232,7 +232,7 @@ async def test_with_two_plugins_of_a_resource_the_newest_one_counts(node: Node) 
     with node.judging("DP-11", "the end of the older plugin changes nothing"):
         pod.still_shows(gpu, Health.HEALTHY)
     await newer.resumes()
-    with node.judging("DP-11", "the newest plugin counts after the end of the older one"):
+    with node.judging("DP-11", "the pod shows the newest plugin's list after the end of the older one"):
         await pod.shows(gpu, Health.UNHEALTHY)
 
 

@@ -18,7 +18,7 @@ IDS = [*requirements(), *driver_ledger.requirements(), *{issue.id for issue in e
         ("status-02", ["level", "source", "readings", "scenarios", "releases", "link"]),
         ("PLUGIN-05", ["level", "source", "releases", "judged by", "checks", "link"]),
         ("P-08", ["requirement", "assertion", "releases", "condition", "link"]),
-        ("READ-01", ["texts", "holds", "reason", "requirements"]),
+        ("READ-01", ["texts", "our reading", "reason", "requirements"]),
     ],
 )
 def test_an_id_is_explained(name: str, titles: list[str]) -> None:
