@@ -8,7 +8,7 @@ from drahealth.proto.events.plugin import DRIVER, KUBELET
 
 @dataclass(frozen=True, slots=True)
 class ReportSummary:
-    """A driver sent a report, or the kubelet received one. For each change in it, a `change` or `unlisted` event follows."""
+    """A driver sent a report, or the kubelet received one. A `change` or `unlisted` event follows for each change."""
 
     event: ClassVar[str] = "report"
     emitters: ClassVar[tuple[str, ...]] = (DRIVER, KUBELET)
