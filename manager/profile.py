@@ -84,6 +84,9 @@ class Profile:
     """Claims in a status: all claims of containers, those in the pod's `resourceClaimStatuses`, or those whose
     object has the name that the pod uses (P-04 to P-06)."""
 
+    shows_extended_resources: bool
+    """Containers have entries for claims of their extended resources (N-01)."""
+
     requests: Literal["filtered", "ignored", "first alone"]
     """Devices of an entry with a request: only those of the request, all of the claim, or all of the claim in its only
     entry (P-04, P-07)."""
@@ -181,6 +184,7 @@ KEP = Profile(
     message_cut="character",
     prepares_again="never",
     claims_shown="all",
+    shows_extended_resources=True,
     requests="filtered",
     subrequests="as their request",
     whole_claim="an entry for each request",
@@ -222,6 +226,7 @@ V1_37 = Profile(
     message_cut="byte",
     prepares_again="replaces",
     claims_shown="all",
+    shows_extended_resources=False,
     requests="filtered",
     subrequests="as named",
     whole_claim="one entry",

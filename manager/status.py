@@ -69,7 +69,9 @@ def turned(entries: tuple[ResourceStatus, ...], by: int) -> tuple[ResourceStatus
 
 
 def is_shown(use: ClaimUse, object_name: str, profile: Profile) -> bool:
-    """Whether the profile shows this claim, with this object name, in statuses (P-04 to P-06)."""
+    """Whether the profile shows this claim, with this object name, in statuses (P-04 to P-06, N-01)."""
+    if use.extended:
+        return profile.shows_extended_resources
     return {"all": True, "listed": use.listed, "same name": use.name == object_name}[profile.claims_shown]
 
 

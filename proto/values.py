@@ -89,12 +89,15 @@ class ClaimUse:
     """One element of a container's `resources.claims`: the name in the Pod, the object, the request.
 
     `listed` means that the Pod's `status.resourceClaimStatuses` names the object, as for claims from templates.
+    `extended` means that the claim is for an extended resource of the container, and that the Pod's
+    `status.extendedResourceClaimStatus` names it; its name is that of the object (KEP-5004).
     """
 
     name: str
     claim_uid: str
     request: str | None = None
     listed: bool = False
+    extended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Kubernetes does not allow overcommitment: a request equals its limit.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.pods import is_terminal
@@ -46,9 +46,12 @@ def allocatable(node: Object) -> dict[str, int]:
     return {name: int(amount) for name, amount in amounts.items() if str(amount).isdecimal()}
 
 
-def insufficient(pod: Object, node: Object, others: Iterable[Object]) -> str:
-    """The resources that are insufficient on the node for the pod, next to these other pods; empty if it fits."""
-    requests = requests_of_pod(pod)
+def insufficient(pod: Object, node: Object, others: Iterable[Object], claimed: Collection[str] = ()) -> str:
+    """The resources that are insufficient on the node for the pod, next to these other pods; empty if it fits.
+
+    The pod gets the `claimed` resources from a claim.
+    """
+    requests = {name: count for name, count in requests_of_pod(pod).items() if name not in claimed}
     if not requests:
         return ""
     used: Counter[str] = Counter()

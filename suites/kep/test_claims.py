@@ -2,6 +2,7 @@
 
 from drahealth.proto.values import Health
 from drahealth.suites.run.scenario import scenario
+from drahealth.suites.story.hardware import Gpu
 from drahealth.suites.story.node import Node
 
 
@@ -150,3 +151,21 @@ async def test_entries_keep_their_order_between_status_updates(node: Node) -> No
         await pod.shows(gpu, health, message=f"change {number}")
     with node.judging("STATUS-13", "the order of entries does not change"):
         node.check(len(pod.orders()) == 1, "the same order of entries in each status", pod.orders())
+
+
+@scenario("CLAIM-03")
+async def test_a_device_that_a_container_holds_as_an_extended_resource_shows_its_health(node: Node) -> None:
+    driver = await node.driver(devices=2)
+    resource = await driver.provides_a_resource()
+    pod = await node.running_pod(containers={"one": [resource], "two": [resource], "none": []})
+    one, two = await pod.held()
+    good, bad = Gpu(driver, one.device), Gpu(driver, two.device)
+    await bad.becomes(Health.UNHEALTHY, message="held as an extended resource")
+    with node.judging("CLAIM-03", "a container shows the device of its extended resource"):
+        await pod["two"].shows(bad, Health.UNHEALTHY, message="held as an extended resource")
+        pod["one"].still_shows(good, Health.HEALTHY)
+        await pod["one"].shows_entries({f"claim:{one.claim}/{one.request}": [good]})
+        await pod["two"].shows_entries({f"claim:{two.claim}/{two.request}": [bad]})
+        await pod["none"].shows_nothing()
+    await pod.is_deleted()  # so that nothing waits for entries that it cannot have after a known issue
+    await pod.is_gone()

@@ -50,9 +50,14 @@ class ResourceRequest:
     count: int = 1
 
     @property
+    def resource(self) -> str:
+        """The name of the resource."""
+        return self.plugin.resource
+
+    @property
     def entry(self) -> str:
         """The name of its entry in the pod status."""
-        return self.plugin.resource
+        return self.resource
 
 
 class DevicePlugin:

@@ -6,7 +6,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from drahealth.fakes.cluster.api import SLICES, Object
+from drahealth.fakes.cluster.api import DEVICE_CLASSES, SLICES, Object
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.fakes.hardware.inventories import inventory_of
 from drahealth.fakes.hardware.upgrading import begin_upgrade
@@ -16,6 +16,19 @@ from drahealth.proto.events import Registered, ReportSent, StreamClosed, StreamO
 from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.values import DeviceHealth, DeviceId, Health
 from drahealth.suites.story.context import StoryNode
+
+
+@dataclass(frozen=True)
+class DriverResource:
+    """An extended resource that DRA provides: a container's request for a number of devices of a driver (KEP-5004)."""
+
+    driver: "Driver"
+    count: int = 1
+
+    @property
+    def resource(self) -> str:
+        """The name of the resource."""
+        return f"{self.driver.name}/gpu"
 
 
 @dataclass(frozen=True)
@@ -124,6 +137,14 @@ class Driver:
         """The health API that the kubelet uses with this driver; None if there is none."""
         called = pick_health_api(self.options.health_apis, self.node.profile)
         return next((api for api in called if api in self.options.answered_apis), None)
+
+    async def provides_a_resource(self) -> DriverResource:
+        """Let the DeviceClass of the driver name an extended resource. The scheduler then creates claims for it."""
+        api, provided = self.node.target.api, DriverResource(self)
+        device_class = await api.get(DEVICE_CLASSES, self.name)
+        spec = {**device_class["spec"], "extendedResourceName": provided.resource}
+        await api.replace(DEVICE_CLASSES, {**device_class, "spec": spec})
+        return provided
 
     async def starts(self) -> None:
         """Start the driver and wait until the kubelet has registered it."""

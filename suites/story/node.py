@@ -21,11 +21,11 @@ from drahealth.suites.judging.ledger import KnownIssue
 from drahealth.suites.story import manifests
 from drahealth.suites.story.claims import Claim, Claims, Use
 from drahealth.suites.story.cleanup import Cleanup
-from drahealth.suites.story.device_plugin import DevicePlugin, PluginGpu, ResourceRequest
+from drahealth.suites.story.device_plugin import DevicePlugin, PluginGpu
 from drahealth.suites.story.disruptions import Disruptions
 from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.story.history_checks import HistoryChecks
-from drahealth.suites.story.pod_manifest import PodUses, pod_manifest
+from drahealth.suites.story.pod_manifest import PodUses, Used, pod_manifest
 from drahealth.suites.story.pod_watch import PodWatch
 from drahealth.suites.story.receipts import are_received
 from drahealth.suites.story.replica_set import ReplicaSet, replica_set_manifest
@@ -248,10 +248,10 @@ class Node(Disruptions):
 
     async def pod(
         self,
-        *uses: Use | Claim | ResourceRequest,
-        containers: Mapping[str, Sequence[Use | Claim | ResourceRequest]] | None = None,
-        init: Mapping[str, Sequence[Use | Claim | ResourceRequest]] | None = None,
-        sidecars: Mapping[str, Sequence[Use | Claim | ResourceRequest]] | None = None,
+        *uses: Used | Claim,
+        containers: Mapping[str, Sequence[Used | Claim]] | None = None,
+        init: Mapping[str, Sequence[Used | Claim]] | None = None,
+        sidecars: Mapping[str, Sequence[Used | Claim]] | None = None,
         unused: Sequence[Claim] = (),
         command: Sequence[str] = (),
         restart: str = "Always",
@@ -281,7 +281,7 @@ class Node(Disruptions):
         created = await self.target.api.create(PODS, manifest)
         return Pod(self, name, created["metadata"]["uid"], users)
 
-    async def replica_set(self, *uses: Use | ResourceRequest) -> ReplicaSet:
+    async def replica_set(self, *uses: Used) -> ReplicaSet:
         """Create a ReplicaSet with one replica. Its container uses claims from templates, and device plugins."""
         self._names += 1
         users, name = PodUses({"main": uses}), f"set-{self._names}"
@@ -291,7 +291,7 @@ class Node(Disruptions):
         await self.target.api.create(REPLICA_SETS, replica_set_manifest(name, pod))
         return ReplicaSet(self, name, users)
 
-    async def running_pod(self, *uses: Use | Claim | ResourceRequest, **options: Any) -> Pod:
+    async def running_pod(self, *uses: Used | Claim, **options: Any) -> Pod:
         """Create a pod and wait until it runs. Arguments as for `pod`."""
         pod = await self.pod(*uses, **options)
         await pod.is_running()
@@ -403,5 +403,5 @@ def _gpus(count: int) -> tuple[str, ...]:
     return tuple(f"gpu-{number}" for number in range(count))
 
 
-def _use(used: Use | Claim | ResourceRequest) -> Use | ResourceRequest:
+def _use(used: Used | Claim) -> Used:
     return Use(used) if isinstance(used, Claim) else used

@@ -8,15 +8,19 @@ from typing import Any
 from drahealth.fakes.cluster.api import PODS, Object
 from drahealth.suites.story.claims import Claim, Use
 from drahealth.suites.story.device_plugin import ResourceRequest
+from drahealth.suites.story.hardware import DriverResource
+
+Used = Use | ResourceRequest | DriverResource
+"""A claim, or devices of an extended resource, that a container uses."""
 
 
 @dataclass(frozen=True)
 class PodUses:
     """The claims and resource requests of each container of a pod. No container uses the `unused` claims."""
 
-    containers: Mapping[str, Sequence[Use | ResourceRequest]]
-    init: Mapping[str, Sequence[Use | ResourceRequest]] = field(default_factory=dict)
-    sidecars: Mapping[str, Sequence[Use | ResourceRequest]] = field(default_factory=dict)
+    containers: Mapping[str, Sequence[Used]]
+    init: Mapping[str, Sequence[Used]] = field(default_factory=dict)
+    sidecars: Mapping[str, Sequence[Used]] = field(default_factory=dict)
     unused: Sequence[Claim] = ()
 
     @property
@@ -78,11 +82,11 @@ def _restart_rule(codes: Sequence[int]) -> dict[str, Any]:
 
 
 def _container(
-    name: str, uses: Sequence[Use | ResourceRequest], image: str, command: Sequence[str], limits: Mapping[str, str]
+    name: str, uses: Sequence[Used], image: str, command: Sequence[str], limits: Mapping[str, str]
 ) -> dict[str, Any]:
     claimed = [use for use in uses if isinstance(use, Use)]
     claims = [{"name": u.claim.name, **({"request": u.request} if u.request else {})} for u in claimed]
-    devices = {use.plugin.resource: str(use.count) for use in uses if isinstance(use, ResourceRequest)}
+    devices = {use.resource: str(use.count) for use in uses if not isinstance(use, Use)}
     resources = {"claims": claims, "limits": {**limits, **devices}}
     spec: dict[str, Any] = {"name": name, "image": image, "resources": resources}
     return {**spec, "command": list(command)} if command else spec

@@ -10,12 +10,14 @@ from typing import Protocol
 
 from drahealth.fakes.cluster.api import CLAIMS, PODS, Object
 from drahealth.fakes.cluster.containers.runtime import UnknownIdError
+from drahealth.fakes.cluster.scheduling.claims import is_allocated
 from drahealth.proto.event_text import format_event
-from drahealth.proto.events import ContainerSeen, EventSeen, StatusSeen, Unprepared
+from drahealth.proto.events import ContainerSeen, EventSeen, HeldDevice, StatusSeen, Unprepared
 from drahealth.proto.values import Health, ResourceHealth
 from drahealth.suites.story.claims import Claim, Claims
 from drahealth.suites.story.device_plugin import DevicePlugin, PluginGpu, ResourceRequest
 from drahealth.suites.story.hardware import Driver, Gpu
+from drahealth.suites.story.holdings import devices_held
 from drahealth.suites.story.pod_manifest import PodUses
 from drahealth.suites.story.pod_parts import MessageNode, PodPart, entry_ids, shows_health
 from drahealth.suites.targets.target import Window
@@ -261,6 +263,12 @@ class Pod:
         mine = [c for c in claims if any(r["uid"] == self.uid for r in c.get("status", {}).get("reservedFor") or ())]
         results = [result for claim in mine for result in claim["status"]["allocation"]["devices"]["results"]]
         return [Gpu(driver, result["device"]) for result in results if result["driver"] == driver.name]
+
+    async def held(self) -> tuple[HeldDevice, ...]:
+        """The devices of its claims, those of the claim for its extended resources included."""
+        listed = await self.node.target.api.list(CLAIMS, self.node.namespace)
+        claims = {claim["metadata"]["name"]: claim for claim in listed if is_allocated(claim)}
+        return devices_held(await self.object(), claims).devices
 
     async def gpus(self) -> list[Gpu]:
         """The devices of all its claims."""

@@ -24,6 +24,7 @@ class Capability(Enum):
     LOCAL_DRIVERS = "local-drivers"
     TAINT_DEVICES = "taint-devices"
     RESTART_RULES = "restart-rules"
+    EXTENDED_RESOURCES = "extended-resources"
     KEP_API = "kep-api"
     SEE_CDI_DEVICES = "see-cdi-devices"
 
@@ -52,6 +53,7 @@ _MEANINGS = {
     Capability.LOCAL_DRIVERS: "Register any driver that runs on this machine, not only the fake ones.",
     Capability.TAINT_DEVICES: "Publish devices with taints. The scheduler skips such devices.",
     Capability.RESTART_RULES: "Restart a container by a rule of its own (`restartPolicyRules`).",
+    Capability.EXTENDED_RESOURCES: "Schedule pods whose extended resources are devices of DRA drivers (KEP-5004).",
     Capability.KEP_API: "Test fields and names that the KEP defines and that no released API has. "
     "On a release, their absence is a known issue.",
     Capability.SEE_CDI_DEVICES: "Read which CDI devices the container runtime received for a container.",

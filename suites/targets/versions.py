@@ -35,6 +35,7 @@ def profile_of(version: str) -> "Profile":
 _ON_SINCE = {
     Capability.TAINT_DEVICES: ("DRADeviceTaints", 36),
     Capability.RESTART_RULES: ("ContainerRestartRules", 35),
+    Capability.EXTENDED_RESOURCES: ("DRAExtendedResource", 36),
 }
 """The feature gates of capabilities, and the minor releases since which they are on by default."""
 

@@ -4,7 +4,7 @@ Source: the Pod API, `spec.resourceClaims` and `status.resourceClaimStatuses`, a
 resource.k8s.io/v1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from drahealth.fakes.cluster.api import Object
 from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse, PodClaims, PreparedDevice
@@ -17,7 +17,8 @@ class ClaimsNotReadyError(Exception):
 def claim_names(pod: Object) -> dict[str, str]:
     """The names of the pod's ResourceClaim objects, by their names in the pod.
 
-    For a claim from a template, the pod's status has the object's name; an entry without a name needs no claim.
+    For a claim from a template, the pod's status has the object's name; an entry without a name needs no claim. The
+    claim for extended resources has the name of its object (`extendedResourceClaimStatus`, KEP-5004).
     """
     made = {status["name"]: status for status in pod.get("status", {}).get("resourceClaimStatuses") or ()}
     names = {}
@@ -30,6 +31,8 @@ def claim_names(pod: Object) -> dict[str, str]:
             )
         elif made[claim["name"]].get("resourceClaimName"):
             names[claim["name"]] = made[claim["name"]]["resourceClaimName"]
+    if extended := _extended(pod).get("resourceClaimName"):
+        names[extended] = extended
     return names
 
 
@@ -51,16 +54,26 @@ def claim_uses(pod: Object, claim_uids: Mapping[str, str]) -> PodClaims:
     a key.
     """
     listed = {status["name"] for status in pod.get("status", {}).get("resourceClaimStatuses") or ()}
+    extended = _extended(pod).get("resourceClaimName", "")
+    mappings = _extended(pod).get("requestMappings") or () if extended in claim_uids else ()
 
     def use(name: str, request: str | None = None) -> ClaimUse:
         return ClaimUse(name, claim_uids[name], request, name in listed)
 
+    def for_resources(container: str) -> Iterator[ClaimUse]:
+        for mapping in mappings:
+            if mapping["containerName"] == container:
+                yield ClaimUse(extended, claim_uids[extended], mapping["requestName"], extended=True)
+
     def uses(field: str) -> dict[str, tuple[ClaimUse, ...]]:
         return {
-            container["name"]: tuple(
-                use(claim["name"], claim.get("request"))
-                for claim in (container.get("resources") or {}).get("claims") or ()
-                if claim["name"] in claim_uids
+            container["name"]: (
+                *(
+                    use(claim["name"], claim.get("request"))
+                    for claim in (container.get("resources") or {}).get("claims") or ()
+                    if claim["name"] in claim_uids
+                ),
+                *for_resources(container["name"]),
             )
             for container in pod["spec"].get(field) or ()
         }
@@ -68,6 +81,10 @@ def claim_uses(pod: Object, claim_uids: Mapping[str, str]) -> PodClaims:
     containers, init_containers = uses("containers"), uses("initContainers")
     used = {use.name for uses in (*containers.values(), *init_containers.values()) for use in uses}
     return PodClaims(containers, init_containers, tuple(use(name) for name in claim_uids if name not in used))
+
+
+def _extended(pod: Object) -> Object:
+    return pod.get("status", {}).get("extendedResourceClaimStatus") or {}
 
 
 def cdi_devices(uses: Sequence[ClaimUse], prepared: Mapping[str, Sequence[PreparedDevice]]) -> tuple[str, ...]:

@@ -1,7 +1,11 @@
-"""The claims of pods: creates them from templates, reserves them, and releases them after the pods have ended.
+"""The claims of pods: creates them, reserves them, and releases them after the pods have ended.
+
+It creates claims from templates, and for extended resources that DRA drivers provide.
 
 It replaces the resource claim controller of Kubernetes, and the part of the scheduler that writes claims.
 """
+
+from collections.abc import Collection
 
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, PODS, ApiError, Object
 from drahealth.fakes.cluster.clients.mirror import Mirror
@@ -9,6 +13,7 @@ from drahealth.fakes.cluster.list_watch import ControlPlaneApi
 from drahealth.fakes.cluster.pods import is_terminal
 from drahealth.fakes.cluster.scheduling import claims
 from drahealth.fakes.cluster.scheduling.device_requests import UnschedulableError
+from drahealth.fakes.cluster.scheduling.extended_claims import claim_status, is_extended_claim
 
 
 class ClaimController:
@@ -23,13 +28,26 @@ class ClaimController:
         names, found = [], {}
         for entry in pod["spec"].get("resourceClaims") or ():
             if "resourceClaimTemplateName" in entry:
-                claim = self._made_for(pod, entry["name"]) or await self._make(pod, entry)
+                claim = self._made_from_template(pod, entry["name"]) or await self._make(pod, entry)
                 names.append({"name": entry["name"], "resourceClaimName": claim["metadata"]["name"]})
             else:
                 claim = self._existing(pod, entry["resourceClaimName"])
             found[claim["metadata"]["uid"]] = claim
-        await self._update_pod_status(pod, names)
+        if names != (pod["status"].get("resourceClaimStatuses") or []):
+            await self._update_pod_status(pod, "resourceClaimStatuses", names)
         return list(found.values())
+
+    def made_for_resources(self, pod: Object) -> Object | None:
+        """The claim that was created for the pod's extended resources."""
+        return next((claim for claim in self._made_for(pod) if is_extended_claim(claim)), None)
+
+    async def make_for_resources(self, pod: Object, claim: Object, resources: Collection[str]) -> Object:
+        """Creates this claim for extended resources of the pod, unless it exists, and names it in the pod's status."""
+        if "uid" not in claim["metadata"]:
+            claim = await self._api.create(CLAIMS, claim)
+            self._mirror.store(CLAIMS, claim)
+        await self._update_pod_status(pod, "extendedResourceClaimStatus", claim_status(pod, claim, resources))
+        return claim
 
     async def reserve(self, claim: Object, pod: Object, allocation: Object | None) -> None:
         """Reserves the claim for the pod, with this allocation if it has none."""
@@ -81,12 +99,14 @@ class ClaimController:
                 return True
         return pod["metadata"]["uid"] != uid or is_terminal(pod)
 
-    def _made_for(self, pod: Object, pod_claim: str) -> Object | None:
-        for claim in self._mirror.objects(CLAIMS):
-            is_ours = claims.owner_uid(claim) == pod["metadata"]["uid"] and "deletionTimestamp" not in claim["metadata"]
-            if is_ours and claim["metadata"]["annotations"][claims.POD_CLAIM] == pod_claim:
-                return claim
-        return None
+    def _made_from_template(self, pod: Object, pod_claim: str) -> Object | None:
+        names = ((claim, claim["metadata"]["annotations"].get(claims.POD_CLAIM)) for claim in self._made_for(pod))
+        return next((claim for claim, name in names if name == pod_claim), None)
+
+    def _made_for(self, pod: Object) -> list[Object]:
+        """The claims that were created for the pod, and are not being deleted."""
+        mine = (one for one in self._mirror.objects(CLAIMS) if claims.owner_uid(one) == pod["metadata"]["uid"])
+        return [claim for claim in mine if "deletionTimestamp" not in claim["metadata"]]
 
     async def _make(self, pod: Object, entry: Object) -> Object:
         template_name = entry["resourceClaimTemplateName"]
@@ -105,10 +125,8 @@ class ClaimController:
             raise UnschedulableError(f"resourceclaim {name} is being deleted")
         return claim  # any pod can use the claim
 
-    async def _update_pod_status(self, pod: Object, names: list[Object]) -> None:
-        """Writes the names of created claims into the pod's status."""
-        if names == (pod["status"].get("resourceClaimStatuses") or []):
-            return
+    async def _update_pod_status(self, pod: Object, field: str, value: object) -> None:
+        """Writes the names of created claims into this field of the pod's status."""
         latest = await self._api.get(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
-        latest["status"]["resourceClaimStatuses"] = names
+        latest["status"][field] = value
         self._mirror.store(PODS, await self._api.replace_status(PODS, latest))

@@ -12,26 +12,33 @@ from drahealth.proto.values import DeviceId
 FINALIZER = "resource.kubernetes.io/delete-protection"
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a claim from a template, with the claim's name in the pod."""
+EXTENDED = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation of a claim that a scheduler creates for the extended resources of a pod (KEP-5004)."""
 
 
 def from_template(pod: Object, pod_claim: str, template: Object) -> Object:
     """The claim for one entry of the pod's `resourceClaims`, without a name."""
     meta = template["spec"].get("metadata") or {}
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
     metadata = {
         "generateName": f"{pod['metadata']['name']}-{pod_claim}-",
         "namespace": pod["metadata"]["namespace"],
         "labels": dict(meta.get("labels") or {}),
         "annotations": {**(meta.get("annotations") or {}), POD_CLAIM: pod_claim},
-        "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+        "ownerReferences": [owner_reference(pod)],
     }
     return {"metadata": metadata, "spec": template["spec"]["spec"]}
+
+
+def owner_reference(pod: Object) -> Object:
+    """The reference of a claim to the pod for which it was created."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    return {**owner, "controller": True, "blockOwnerDeletion": True}
 
 
 def owner_uid(claim: Object) -> str | None:
     """The UID of the pod for which the claim was created; None for other claims."""
     metadata = claim["metadata"]
-    if POD_CLAIM not in (metadata.get("annotations") or {}):
+    if not {POD_CLAIM, EXTENDED} & (metadata.get("annotations") or {}).keys():
         return None
     owners = metadata.get("ownerReferences") or ()
     return next((owner["uid"] for owner in owners if owner.get("kind") == "Pod" and owner.get("controller")), None)

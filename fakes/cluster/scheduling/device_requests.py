@@ -71,7 +71,8 @@ Alternatives = tuple[DeviceRequest, ...]
 
 def requests_of(claim: Object, classes: Mapping[str, Object]) -> list[Alternatives]:
     """The claim's requests in order. `UnschedulableError` for an unknown class or an unsupported expression."""
-    name, devices = claim["metadata"]["name"], claim["spec"].get("devices", {})
+    metadata, devices = claim["metadata"], claim["spec"].get("devices", {})
+    name = metadata.get("name") or metadata["generateName"]
     try:
         if devices.get("constraints"):
             raise UnschedulableError("constraints are not supported; remove them")

@@ -7,6 +7,7 @@ suitable node by name gets the pod. It acts after changes and never polls.
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -31,6 +32,7 @@ from drahealth.fakes.cluster.scheduling.allocator import allocate
 from drahealth.fakes.cluster.scheduling.claim_controller import ClaimController
 from drahealth.fakes.cluster.scheduling.control_loop import ControlLoop
 from drahealth.fakes.cluster.scheduling.device_requests import UnschedulableError, requests_of
+from drahealth.fakes.cluster.scheduling.extended_claims import claimed_resources, extended_claim
 from drahealth.fakes.cluster.scheduling.pools import Pool, pools_on
 from drahealth.proto.clock import Clock, SystemClock
 
@@ -40,7 +42,17 @@ _CHANGED_UNDER_US = (404, 409, 503)
 """Errors after which a watch event explains the reason."""
 
 _Allocations = dict[str, Object]
-"""New allocations by claim UID."""
+"""New allocations by claim UID; the UID is empty for a claim that is not created yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """A node for a pod. `extended` is the claim for `resources`, the extended resources that DRA drivers provide."""
+
+    node: str
+    allocations: _Allocations
+    extended: Object | None
+    resources: tuple[str, ...]
 
 
 class Scheduler(ControlLoop):
@@ -84,9 +96,12 @@ class Scheduler(ControlLoop):
     async def _place(self, pod: Object) -> None:
         try:
             found = await self._controller.claims_of(pod)
-            node, allocations = self._choose(pod, found)
+            fit = self._choose(pod, found)
             for claim in found:
-                await self._controller.reserve(claim, pod, allocations.get(claim["metadata"]["uid"]))
+                await self._controller.reserve(claim, pod, fit.allocations.get(claim["metadata"]["uid"]))
+            if fit.extended is not None:
+                claim = await self._controller.make_for_resources(pod, fit.extended, fit.resources)
+                await self._controller.reserve(claim, pod, fit.allocations.get(_uid(fit.extended)))
         except UnschedulableError as why:
             await self._explain(pod, str(why))
         except ApiError as error:
@@ -94,10 +109,10 @@ class Scheduler(ControlLoop):
                 raise
             await self._explain(pod, error.message)
         else:
-            await self._api.bind(pod["metadata"]["name"], pod["metadata"]["namespace"], node)
-            self._bound[pod["metadata"]["uid"]] = node
+            await self._api.bind(pod["metadata"]["name"], pod["metadata"]["namespace"], fit.node)
+            self._bound[pod["metadata"]["uid"]] = fit.node
 
-    def _choose(self, pod: Object, found: list[Object]) -> tuple[str, _Allocations]:
+    def _choose(self, pod: Object, found: list[Object]) -> _Fit:
         """A node, and the allocation of each unallocated claim there. `UnschedulableError` if there is none."""
         nodes = sorted(self._mirror.objects(NODES), key=lambda node: str(node["metadata"]["name"]))
         if not nodes:
@@ -106,24 +121,36 @@ class Scheduler(ControlLoop):
         for node in nodes:
             fit = self._fit(pod, found, node)
             if not isinstance(fit, str):
-                return node["metadata"]["name"], fit
+                return fit
             reasons[fit] += 1
         counts = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
         raise UnschedulableError(f"0/{len(nodes)} nodes are available: {counts}")
 
-    def _fit(self, pod: Object, found: list[Object], node: Object) -> _Allocations | str:
+    def _fit(self, pod: Object, found: list[Object], node: Object) -> _Fit | str:
         """The allocations, or the reason why the pod does not fit on this node."""
         name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
         if node.get("spec", {}).get("unschedulable"):
             return "node(s) were unschedulable"
         if not (pod["spec"].get("nodeSelector") or {}).items() <= labels.items():
             return "node(s) didn't match Pod's node affinity/selector"
-        if lacking := insufficient(pod, node, self._pods_on(name)):
+        resources = claimed_resources(pod, node, self._classes())
+        if lacking := insufficient(pod, node, self._pods_on(name), claimed=resources):
             return lacking
-        if not all(claims.suits_node(claim, name) for claim in found if claims.is_allocated(claim)):
+        extended = self._extended(pod, resources) if resources else None
+        wanted = found if extended is None else [*found, extended]
+        if not all(claims.suits_node(claim, name) for claim in wanted if claims.is_allocated(claim)):
             return "resourceclaim not available on the node"
-        allocations = self._allocations([claim for claim in found if not claims.is_allocated(claim)], name)
-        return "cannot allocate all claims" if allocations is None else allocations
+        allocations = self._allocations([claim for claim in wanted if not claims.is_allocated(claim)], name)
+        if allocations is None:
+            return "cannot allocate all claims"
+        return _Fit(name, allocations, extended, tuple(resources))
+
+    def _extended(self, pod: Object, resources: Mapping[str, str]) -> Object:
+        """The claim for these extended resources; it exists if an earlier attempt did not bind the pod."""
+        return self._controller.made_for_resources(pod) or extended_claim(pod, resources)
+
+    def _classes(self) -> dict[str, Object]:
+        return {one["metadata"]["name"]: one for one in self._mirror.objects(DEVICE_CLASSES)}
 
     def _pods_on(self, node: str) -> list[Object]:
         pods = self._mirror.objects(PODS)
@@ -132,7 +159,7 @@ class Scheduler(ControlLoop):
     def _allocations(self, unallocated: list[Object], node: str) -> _Allocations | None:
         if not unallocated:
             return {}
-        classes = {one["metadata"]["name"]: one for one in self._mirror.objects(DEVICE_CLASSES)}
+        classes = self._classes()
         wanted = [requests_of(claim, classes) for claim in unallocated]
         in_use = {device for claim in self._mirror.objects(CLAIMS) for device in claims.devices_held(claim)}
         flat = [request for requests in wanted for request in requests]
@@ -143,7 +170,7 @@ class Scheduler(ControlLoop):
             return None
         left = iter(grants)
         return {
-            claim["metadata"]["uid"]: claims.allocation(claim, [next(left) for _ in requests], classes, node)
+            _uid(claim): claims.allocation(claim, [next(left) for _ in requests], classes, node)
             for claim, requests in zip(unallocated, wanted, strict=True)
         }
 
@@ -189,6 +216,10 @@ def _view(kind: Kind, obj: Object) -> Any:
     if kind == NODES:
         return obj.get("spec"), _labels(obj), allocatable(obj)
     return obj
+
+
+def _uid(claim: Object) -> str:
+    return str(claim["metadata"].get("uid", ""))
 
 
 def _labels(obj: Object) -> Mapping[str, str]:

@@ -81,6 +81,16 @@ def test_a_claim_that_only_an_init_container_uses_is_not_unused() -> None:
     assert uses == PodClaims({"main": ()}, {"first": (made,)}, (ClaimUse("direct", "u-a"),))
 
 
+def test_a_container_uses_the_claim_for_its_extended_resource() -> None:
+    mapping = {"containerName": "none", "requestName": "container-1-request-0", "resourceName": "example.com/gpu"}
+    extended = {"resourceClaimName": "pod-extended-x", "requestMappings": [mapping]}
+    obj = {**POD, "status": {**POD["status"], "extendedResourceClaimStatus": extended}}
+    assert claim_names(obj)["pod-extended-x"] == "pod-extended-x"
+    uses = claim_uses(obj, {"pod-extended-x": "u-x"})
+    use = ClaimUse("pod-extended-x", "u-x", "container-1-request-0", extended=True)
+    assert uses == PodClaims({"both": (), "none": (use,)})
+
+
 def test_a_use_without_a_claim_is_none() -> None:
     assert claim_uses(POD, {"direct": "u-a"}).containers["both"] == (ClaimUse("direct", "u-a"),)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.manager.cache import UNKNOWN, Reading
-from drahealth.manager.profile import KEP, V1_34, V1_35, V1_36, V1_37, Profile
+from drahealth.manager.profile import KEP, PROFILES, V1_34, V1_35, V1_36, V1_37, Profile
 from drahealth.manager.status import cut, entries, is_shown, resource_id
 from drahealth.proto.values import ClaimUse, DeviceId, Health, PreparedDevice, ResourceHealth, ResourceStatus
 
@@ -207,6 +207,12 @@ def test_releases_show_claims_by_how_the_pod_names_them(profile: Profile, expect
     direct, made = ClaimUse("gpus", "c"), ClaimUse("gpus", "c", listed=True)
     asked = [is_shown(direct, "gpus", profile), is_shown(made, "pod-gpus-x", profile)]
     assert [*asked, is_shown(made, "other", profile)] == expected
+
+
+def test_only_the_kep_shows_claims_for_extended_resources() -> None:
+    use = ClaimUse("pod-extended-x", "c", "container-0-request-0", extended=True)
+    shown = {name: is_shown(use, "pod-extended-x", profile) for name, profile in PROFILES.items()}
+    assert shown == {"kep": True, "v1.37": False, "v1.36": False, "v1.35": False, "v1.34": False}
 
 
 def test_two_devices_with_one_id_are_both_listed_before_1_36() -> None:

@@ -39,6 +39,14 @@ def held(container: str, claim: str, request: str, device: str) -> HeldDevice:
     return HeldDevice(container, claim, request, DRIVER, POOL, device)
 
 
+def test_a_container_holds_the_devices_of_its_extended_resource() -> None:
+    obj = spec(limits={RESOURCE: "1"})
+    mapping = {"containerName": "main", "requestName": "container-0-request-0", "resourceName": RESOURCE}
+    obj["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "made-x", "requestMappings": [mapping]}
+    found = devices_held(obj, {"made-x": allocated(**{"container-0-request-0": "gpu-0"})})
+    assert found.devices == (held("main", "made-x", "container-0-request-0", "gpu-0"),)
+
+
 def test_a_container_holds_the_devices_of_the_request_that_it_names_or_of_all() -> None:
     claims = {"object": allocated(one="gpu-0", two="gpu-1"), "pod-1-made": allocated(only="gpu-2")}
     one, whole = {"name": "own", "request": "one"}, {"name": "own"}

@@ -125,6 +125,7 @@ SEVERAL = claims.test_several_claims_of_one_container_have_an_entry_each
 TEMPLATE = claims.test_a_claim_from_a_template_shows_under_its_name_in_the_pod
 RENAMED = claims.test_a_claim_with_another_name_in_the_pod_shows_under_that_name
 WHOLE = claims.test_a_container_without_a_request_name_has_an_entry_for_each_request
+EXTENDED = claims.test_a_device_that_a_container_holds_as_an_extended_resource_shows_its_health
 UNUSED = claims.test_an_unused_claim_shows_in_the_status_of_the_pod_itself
 INIT = init_containers.test_an_init_container_shows_the_health_of_its_device
 INIT_FAILS = init_containers.test_an_init_container_that_keeps_failing_shows_the_health_of_its_device
@@ -265,6 +266,7 @@ CASES = [
     Case("CLAIM-01", TEMPLATE, profile=replace(KEP, claims_shown="same name")),
     Case("CLAIM-01", RENAMED, profile=replace(KEP, claims_shown="listed")),
     Case("CLAIM-02", WHOLE, profile=replace(KEP, whole_claim="one entry")),
+    Case("CLAIM-03", EXTENDED, profile=replace(KEP, shows_extended_resources=False)),
     Case("PODLEVEL-01", UNUSED, profile=replace(KEP, pod_level=False)),
     Case("PODLEVEL-01", UNUSED, mutants.ForgetsTheUnused),
     Case("UPDATE-01", UPDATED, stream_mutants.WatchesTheOlder),
