@@ -90,7 +90,7 @@ def restarted_driver_reports_the_fault(episode: Episode) -> Finding | None:
     "FAULT-13",
     "services",
     "backend-restart",
-    fix="Connect to the backend again after its end, and report the health that it then has.",
+    fix="Connect to the backend again after its end, and report the health that the backend then returns.",
 )
 def break_is_reported_after_a_backend_restart(evidence: Evidence) -> Finding:
     """After the backend died and returned, devices are Healthy within 60 s, and a break is reported."""
@@ -152,7 +152,7 @@ def second_fault_does_not_heal(episode: Episode) -> Finding | None:
 @fault_check(
     "FAULT-15",
     "fault-while-stopped",
-    fix="Read the health of the hardware when the process continues: an event can come while it is stopped.",
+    fix="Read the health of the hardware when the process continues: an event can arrive while the process is stopped.",
 )
 def change_while_stopped_is_reported(episode: Episode) -> Finding | None:
     """A break and a heal while the driver is stopped by SIGSTOP are reported in time after SIGCONT."""

@@ -157,7 +157,7 @@ def newer_instance_has_the_claims(evidence: Evidence) -> Finding:
 @check(
     "PLUGIN-29",
     _NAME,
-    fix="At the end of an instance, remove its own sockets only: CDI specs and ResourceSlices are those of the newer "
+    fix="At the end of an instance, remove only its own sockets. The CDI specs and ResourceSlices belong to the newer "
     "instance.",
 )
 def older_instance_leaves_what_the_newer_one_needs(evidence: Evidence) -> Finding:

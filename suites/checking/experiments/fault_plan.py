@@ -110,7 +110,7 @@ FAULT_EXPERIMENTS = (
     ),
     Experiment(
         "kubelet-restart",
-        "Delete the ResourceSlices, as a starting kubelet does, register the driver again, and wait for slices.",
+        "Delete the ResourceSlices, as a starting kubelet does, register the driver again, and wait for new slices.",
         "idle",
         30,
         frozenset({"start", "gateway"}),

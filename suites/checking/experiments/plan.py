@@ -43,7 +43,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "slow-subscriber",
-            "Open one more stream, and read only its first report: it must not disturb the others.",
+            "Open one more stream, and read only its first report. The other streams must still receive all reports.",
             "main",
             36,
             frozenset({"health"}),

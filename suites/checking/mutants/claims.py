@@ -54,7 +54,7 @@ class ErrorOnSecondPrepare(_Earlier):
 
 @mutant("restarted-driver-returns-the-same-devices")
 class BusyAfterRestart(_Earlier):
-    """After a restart the devices of prepared claims are in use, also for their own claim."""
+    """After a restart, the driver refuses to prepare a claim again, because the claim itself uses the devices."""
 
     def refusal(self, uid: str, results: Sequence[Object]) -> str:
         return "the device is in use" if uid in self.earlier else super().refusal(uid, results)

@@ -46,7 +46,7 @@ class HealthOfTheStart(Healthy):
 
 @mutant(_HEAL)
 class HealNotReported(Healthy):
-    """A device that was broken stays so until the driver is started again."""
+    """The driver reports a broken device as unhealthy until the driver is started again."""
 
     def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
         super().apply_faults(self.faults | found)
@@ -54,7 +54,7 @@ class HealNotReported(Healthy):
 
 @mutant("change-of-the-cause-is-reported")
 class FirstCauseStays(Healthy):
-    """The message of a broken device stays that of the first cause."""
+    """The message of a broken device does not change when the cause changes."""
 
     def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
         super().apply_faults({name: self.faults.get(name, one) for name, one in found.items()})
@@ -131,7 +131,7 @@ class FaultWaitsForPrepare(HealthWaitsForPrepare):
 
 @mutant("new-stream-starts-with-the-fault", "new-kubelet-hears-of-the-fault")
 class FollowsHealthWithStreams(Healthy):
-    """Without a stream the health is not followed; it is read 1 s after a stream was opened."""
+    """The driver reads the health only while a stream is open, and waits 1 s before it starts."""
 
     followed = 0.0
 
@@ -168,7 +168,7 @@ class ReportsNeedApiServer(Healthy):
 
 @mutant("restarted-driver-reports-the-fault")
 class HealthyAtTheStart(Healthy):
-    """The driver reports only devices that break after its start."""
+    """The driver ignores devices that broke before its start."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

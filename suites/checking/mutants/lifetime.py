@@ -93,7 +93,7 @@ class ExitsWithoutApiServer(Healthy):
 
 @mutant(_LATER)
 class DiesWithApiServer(Healthy):
-    """The driver exits when its API server is unreachable later."""
+    """The driver exits when its API server becomes unreachable after the start."""
 
     async def run(self) -> None:
         running = asyncio.ensure_future(super().run())

@@ -89,7 +89,7 @@ class PartialDraftReports(Healthy):
 
 @mutant("node-health-reports-list-all-devices")
 class PartialNodeHealthReports(Healthy):
-    """Reports over WatchResources list one device each, after the first one."""
+    """After the first report, each report over WatchResources lists only one device."""
 
     change = 0
 
@@ -170,7 +170,7 @@ class LastMinuteHeartbeat(Healthy):
 
 @mutant("all-subscribers-receive-all-reports")
 class OneChannelForAll(Healthy):
-    """A change is reported only on the first, third and fifth stream of a health API, and so on."""
+    """Of the open streams of a health API, only the first, the third and so on receive changes."""
 
     heartbeat = 12
 

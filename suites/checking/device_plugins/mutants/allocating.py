@@ -71,7 +71,7 @@ class DeviceStaysAllocated(HealthyPlugin):
 
 @plugin_mutant("second-response-is-the-same")
 class CountingResponse(HealthyPlugin):
-    """Each response has another variable."""
+    """Each response sets a different environment variable."""
 
     def __init__(self, *places: Any) -> None:
         super().__init__(*places)

@@ -70,7 +70,7 @@ class ListEndsAfterChange(HealthyPlugin):
 
 @plugin_mutant("new-stream-lists-all-devices")
 class ListContinues(HealthyPlugin):
-    """A later stream starts with the device that changed last."""
+    """A later stream starts with a list of only one device, the one that changed last."""
 
     def listed(self, stream: int, number: int) -> list[tuple[str, str]]:
         return super().listed(stream, number)[-1 if stream and not number else 0 :]
