@@ -67,7 +67,7 @@ def run(
     exitfirst: ExitFirst = False,
     last_failed: Annotated[
         bool,
-        typer.Option("--last-failed", help="Run the scenarios that failed last on this target; all if none did."),
+        typer.Option("--last-failed", help="Run the scenarios that failed in the last run here; all if none failed."),
     ] = False,
     workers: Annotated[
         int | None,
