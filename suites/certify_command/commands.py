@@ -31,7 +31,7 @@ def certify_driver(
         ),
     ] = None,
     level: Annotated[
-        str, typer.Option(metavar="LEVEL", help="Requirements to judge: core (default), or full for more of them.")
+        str, typer.Option(metavar="LEVEL", help="Level: core (default), or full, which judges more requirements.")
     ] = "core",
     out: Annotated[
         Path | None,
@@ -133,7 +133,7 @@ def verify_report(
 ) -> None:
     """Judge the evidence of a certificate again, and compare it with the report.
 
-    It finds an edit of the report or of the evidence. It does not find a consistent forgery of both.
+    It detects an edited report or edited evidence, but not a forgery that changes both consistently.
     Exit codes: 0 same verdicts, 1 other verdicts, or an edited file, 2 unreadable files, 4 same verdicts, but another
     version of drahealth or of the ledger judged the report.
     """

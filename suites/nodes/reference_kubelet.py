@@ -74,7 +74,7 @@ class ReferenceKubelet:
 
     @property
     def registry_dir(self) -> Path:
-        """Where it looks for registration sockets: `plugins_registry`."""
+        """Where the kubelet looks for registration sockets: `plugins_registry`."""
         return self._root / "plugins_registry"
 
     @property

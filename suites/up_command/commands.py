@@ -146,7 +146,7 @@ def load(
 def kubectl(context: typer.Context) -> None:
     """Run kubectl on a node: drahealth kubectl [--name NAME] ARGUMENTS.
 
-    Its release is that of the node. It is downloaded, or built with Go, if it is not in the cache.
+    kubectl has the release of the node. drahealth downloads it, or builds it with Go, if it is not in the cache.
 
     `drahealth kubectl help` prints the help of kubectl itself.
     """
