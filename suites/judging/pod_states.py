@@ -1,25 +1,34 @@
 """Invariants on what health must not change in a Pod. Pure functions from records to violations.
 
-The Pod API says how the phase, the conditions and the restart counts follow from the runs of the containers. If health
-changed one of them, it would no longer follow. Deleted Pods are not judged, because kubelets end them in different
-orders.
+The Pod API says how the phase, the conditions and the restart counts follow from the runs of the containers, and in
+which order containers start. If health changed one of them, it would no longer follow. Deleted Pods are not judged,
+because kubelets end them in different orders.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from drahealth.proto.events import ContainerRun, GateSet, PodRewritten, PodStateSeen, Record, Stopped
 
 
 def not_from_containers(records: Iterable[Record]) -> Iterator[str]:
-    """Phases, conditions and restart counts that do not follow from the runs of the containers, each once."""
+    """Phases, conditions and restart counts that do not follow from the runs of the containers, each once.
+
+    Also regular containers that start before the init containers have ended.
+    """
     before: dict[str, PodStateSeen] = {}
+    initialized: set[tuple[str, str]] = set()
     was_stopped, reported = False, set()
     for record in records:
         match record.what:
             case Stopped("kubelet"):
                 was_stopped = True
             case PodStateSeen() as seen if not seen.is_deleting:
-                found = [*_contradictions(seen, was_stopped), *_restarts(before.get(seen.uid), seen)]
+                initialized.update((seen.uid, run.name) for run in seen.runs if run.kind == "init" and run.ready)
+                found = [
+                    *_contradictions(seen, was_stopped),
+                    *_restarts(before.get(seen.uid), seen),
+                    *_too_early(seen, initialized),
+                ]
                 before[seen.uid] = seen
                 for words in (f"pod {seen.pod} {one}" for one in found):
                     if words not in reported:
@@ -103,6 +112,16 @@ def _restarts(before: PodStateSeen | None, after: PodStateSeen) -> Iterator[str]
         elif known and known.id and run.id and (run.id == known.id) != (run.restarts == known.restarts):
             runs = "another run" if run.id != known.id else "the same run"
             yield f"has {run.restarts} restarts of container {run.name} after {known.restarts}, with {runs}"
+        elif known and known.id and run.restarts == known.restarts + 1 and run.previous != known.id:
+            yield f"has {run.restarts} restarts of container {run.name}, and its last state is not the run before"
+
+
+def _too_early(seen: PodStateSeen, initialized: Collection[tuple[str, str]]) -> Iterator[str]:
+    """Init containers that have not ended yet, although a regular container runs."""
+    if any(run.kind == "regular" and run.state == "running" for run in seen.runs):
+        for run in seen.runs:
+            if run.kind == "init" and (seen.uid, run.name) not in initialized:
+                yield f"has init container {run.name} {run.state} with {_words(seen)}"
 
 
 def _words(seen: PodStateSeen) -> str:

@@ -70,6 +70,8 @@ def test_a_state_that_follows_from_the_containers_is_right(right: PodStateSeen) 
         (state(replace(CRASHED, previous="b")), "not the one that ended"),
         (state(replace(EXITED, previous="a"), RUNS), "previous one"),
         (state(WAITS, phase="Pending", Initialized="False"), "Initialized=False"),
+        (state(RUNS, INIT), "init container first running"),
+        (state(RUNS, replace(INIT, state="waiting", id="")), "init container first waiting"),
     ],
 )
 def test_a_state_that_does_not_follow_from_the_containers_is_found(wrong: PodStateSeen, word: str) -> None:
@@ -87,6 +89,16 @@ def test_a_state_that_does_not_follow_from_the_containers_is_found(wrong: PodSta
 )
 def test_a_restart_count_changes_with_another_run_alone(after: ContainerRun, number: int) -> None:
     assert len(found(state(RUNS), state(after))) == number
+
+
+def test_the_last_state_of_a_restarted_container_is_the_run_before() -> None:
+    first, again = state(RUNS), replace(RUNS, id="b", restarts=1, previous="a")
+    assert len(found(first, state(replace(again, previous="")))) == 1
+    assert found(first, state(replace(again, id="c", restarts=2, previous="b"))) == []
+
+
+def test_an_init_container_that_has_ended_may_run_again() -> None:
+    assert found(state(RUNS, INIT_DONE), state(RUNS, INIT)) == []
 
 
 def test_a_falling_restart_count_is_found() -> None:
