@@ -56,3 +56,18 @@ async def test_a_container_that_restarts_after_a_failure_shows_its_device_until_
     await pod.is_cleaned_up("Succeeded")
     with node.judging("TERM-02", "the last health is kept"):
         pod.still_shows(gpu, Health.UNHEALTHY, message="after the restart of the container")
+
+
+@scenario("STATUS-01")
+async def test_a_container_still_shows_its_device_after_another_container_has_ended(node: Node) -> None:
+    one, two = await node.driver(), await node.driver()
+    uses = {"main": [(await node.claim(one))["gpu"]], "other": [(await node.claim(two))["gpu"]]}
+    pod = await node.pod(containers=uses, restart="Never")
+    await pod.is_running()
+    await pod["main"].ends(0)
+    await pod["main"].is_in_state("terminated")
+    await two.gpus[0].becomes(Health.UNHEALTHY, message="after the end of a container")
+    with node.judging("STATUS-01", "the container that runs shows it"):
+        await pod["other"].shows(two.gpus[0], Health.UNHEALTHY, message="after the end of a container")
+    with node.judging("STATUS-01", "the pod keeps running"):
+        await pod.is_in_phase("Running")
