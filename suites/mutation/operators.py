@@ -6,8 +6,9 @@
 import ast
 import copy
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from drahealth.suites.mutation.left_out import children, is_left_out, is_left_out_function
@@ -114,6 +115,11 @@ def mutated(path: str, source: str, index: int) -> ast.Module:
     change = list(_changes(path, tree))[index][1]
     _Replacer(change).visit(tree)
     return ast.fix_missing_locations(tree)
+
+
+def sample(every: Iterable[Mutation], number: int, seed: int) -> list[Mutation]:
+    """This number of changes, drawn by their names, so that another change of the code keeps almost all of them."""
+    return sorted(every, key=lambda one: sha256(f"{seed} {one.key}".encode()).digest())[:number]
 
 
 class _Replacer(ast.NodeTransformer):

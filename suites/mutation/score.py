@@ -38,10 +38,13 @@ class Score(Generic[C]):
         return Counter(self.outcome(one) for one in self.changes)
 
     def outcome(self, change: C) -> str:
-        """The outcome of a change. One in the list is equivalent, unless a scenario failed for it."""
+        """The outcome of a change. One in the list is equivalent, unless a scenario failed for it. It need not be
+        tried.
+        """
         trial = self.trials.get(change.trial_key)
         found = trial.outcome if trial else "missing"
-        return "equivalent" if found in ("survived", "not covered") and change.key in self.equivalent else found
+        is_unseen = found in ("survived", "not covered", "missing")
+        return "equivalent" if is_unseen and change.key in self.equivalent else found
 
     @property
     def share(self) -> float:

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from drahealth.suites.mutation.modules import ROOT, changed_modules
-from drahealth.suites.mutation.operators import OPERATORS, mutated, mutations
+from drahealth.suites.mutation.operators import OPERATORS, mutated, mutations, sample
 
 
 def changes(source: str) -> list[tuple[str, str, str]]:
@@ -141,3 +141,10 @@ def test_a_condition_that_does_more_than_log_is_changed(source: str) -> None:
 
 def test_equal_changes_of_a_function_have_names_of_their_own() -> None:
     assert [one.key for one in mutations("m.py", "f(a)\nf(a)")] == ["m.py : f(a) -> pass", "m.py : f(a) -> pass #2"]
+
+
+def test_a_sample_keeps_its_changes_when_the_code_grows() -> None:
+    before, after = (mutations("m.py", "\n".join(f"f{i}()" for i in range(number))) for number in (50, 51))
+    chosen, later = ({one.key for one in sample(every, 10, seed=1)} for every in (before, after))
+    assert len(chosen & later) >= 9
+    assert chosen != {one.key for one in sample(before, 10, seed=2)}

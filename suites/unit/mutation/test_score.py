@@ -27,6 +27,10 @@ def test_the_share_leaves_out_equivalent_changes_and_those_without_a_result() ->
     assert (found.share, found.counts["equivalent"], found.counts["missing"]) == (2 / 3, 1, 1)
 
 
+def test_a_change_in_the_list_need_not_be_tried() -> None:
+    assert score("", equivalent=(0,)).counts == {"equivalent": 1}
+
+
 def test_a_change_in_the_list_that_a_scenario_noticed_is_killed() -> None:
     assert score("killed", equivalent=(0,)).counts == {"killed": 1}
 
