@@ -4,6 +4,7 @@ The pytest options `--drahealth-NAME` and the flags of `drahealth run`, `play` a
 module imports only the standard library, because every pytest run loads it.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -111,4 +112,14 @@ def readable_file(name: str) -> Path:
         path.open("rb").close()
     except OSError as error:
         raise ValueError(f"must be a readable file ({error.strerror})") from None
+    return path
+
+
+def executable_file(name: str) -> Path:
+    """The absolute path of a file that this user may execute."""
+    path = Path(name).absolute()
+    if not path.is_file():
+        raise ValueError("must be an executable file (no such file)")
+    if not os.access(path, os.X_OK):
+        raise ValueError("must be an executable file (its permissions do not allow it)")
     return path

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.checks import Check
 from drahealth.suites.targets.definition import Configuration, TargetDefinition
-from drahealth.suites.targets.option import Option, Values, switch
+from drahealth.suites.targets.kubelet.options import KUBELET, START
+from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.shared_options import DRIVER, HEALTH_API, KUBERNETES
-
-START = Option("start", "", "Also start a real kubelet, and check that it gets Ready.", switch, ("doctor",))
 
 
 def _configure(values: Values) -> Configuration:
@@ -23,7 +22,7 @@ def _examine(values: Values, progress: Progress) -> Iterator[Check]:
     from drahealth.suites.targets.kubelet.node.doctor import examine
 
     version = values.get(KUBERNETES) or DEFAULT_VERSION
-    return examine(version, start=bool(values.get(START)), progress=progress)
+    return examine(version, kubelet=values.get(KUBELET), start=bool(values.get(START)), progress=progress)
 
 
 DEFINITION = TargetDefinition(
@@ -33,7 +32,7 @@ DEFINITION = TargetDefinition(
         "A real kubelet and control plane on this machine, with a fake container runtime. "
         "Needs user namespaces or root."
     ),
-    options=(KUBERNETES, DRIVER, HEALTH_API, START),
+    options=(KUBERNETES, KUBELET, DRIVER, HEALTH_API, START),
     missing={Capability.ADVANCE_TIME: "a real kubelet reads the clock of the machine"},
     configure=_configure,
     node_memory=700,

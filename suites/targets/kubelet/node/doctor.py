@@ -24,16 +24,21 @@ _GO_NEEDED = "1.26"
 _GIGABYTE = 1_000_000_000
 
 
-def examine(version: str = DEFAULT_VERSION, *, start: bool = False, progress: Progress = silent) -> Iterator[Check]:
+def examine(
+    version: str = DEFAULT_VERSION, *, kubelet: Path | None = None, start: bool = False, progress: Progress = silent
+) -> Iterator[Check]:
     """All checks for a node of this Kubernetes release, each as soon as its result is known.
 
-    With `start` the last one starts such a node, and gets missing programs first.
+    `kubelet` is one that the user built, in place of that of the release. With `start` the last check starts such a
+    node, and gets missing programs first.
     """
     yield python()
     yield system()
     yield private_namespaces()
     kubernetes, etcd, go = download("Kubernetes"), download("etcd"), go_toolchain()
     yield programs(version, obtainable=kubernetes.ok or go.ok)
+    if kubelet is not None:
+        yield own_kubelet(kubelet, version)
     yield store_of_api_server(obtainable=etcd.ok or go.ok)
     yield from (kubernetes, etcd, go)
     yield cgroups()
@@ -41,15 +46,15 @@ def examine(version: str = DEFAULT_VERSION, *, start: bool = False, progress: Pr
     yield from disks()
     yield socket_paths()
     if start:
-        yield asyncio.run(node_start(version, progress))
+        yield asyncio.run(node_start(version, progress, kubelet))
 
 
-async def node_start(version: str, progress: Progress = silent) -> Check:
+async def node_start(version: str, progress: Progress = silent, kubelet: Path | None = None) -> Check:
     """Starts a node and a control plane, and stops them."""
     from drahealth.suites.targets.kubelet.node.trial import seconds_to_ready
 
     try:
-        seconds = await seconds_to_ready(version, progress)
+        seconds = await seconds_to_ready(version, progress, kubelet)
     except HarnessError as error:
         return Check("a real start", False, error.message, error.hint)
     return Check("a real start", True, f"the node of Kubernetes {version} was Ready after {seconds:.1f} s")
@@ -91,6 +96,17 @@ def programs(version: str, *, obtainable: bool) -> Check:
         return _in_cache("kubernetes", "Kubernetes", parse_version(version), obtainable)
     except HarnessError as error:
         return _check(f"Kubernetes {version}", False, error.message, error.hint)
+
+
+def own_kubelet(kubelet: Path, version: str) -> Check:
+    """Whether the file is a kubelet of this Kubernetes release."""
+    from drahealth.suites.targets.kubelet.binaries.own_kubelet import check_release
+
+    try:
+        check_release(kubelet, version)
+    except HarnessError as error:
+        return _check("kubelet", False, error.message, error.hint)
+    return _check("kubelet", True, str(kubelet))
 
 
 def store_of_api_server(*, obtainable: bool) -> Check:

@@ -1,0 +1,81 @@
+"""A kubelet that the user built: its release, and files that are no kubelet."""
+
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.run.options import Options
+from drahealth.suites.targets.kubelet.binaries.own_kubelet import check_release, minor_release
+from drahealth.suites.targets.kubelet.node import doctor
+
+HELP = 'The kubelet is the primary "node agent" that runs on each\nnode.'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder for programs; its name has a space."""
+    (tmp_path / "my kubelets").mkdir()
+    return tmp_path / "my kubelets"
+
+
+def program(folder: Path, version: str, text: str = HELP) -> Path:
+    """A program that prints these for --version and --help."""
+    path = folder / "kubelet"
+    path.write_text(f"#!/bin/sh\nif [ $1 = --version ]; then echo '{version}'; else echo '{text}'; fi\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("version", "minor"),
+    [
+        ("Kubernetes v1.37.1", "1.37"),
+        ("Kubernetes v1.37.3-rc.0.12+8a8e2f-dirty", "1.37"),
+        ("Kubernetes v0.0.0-master+$Format:%H$", "0.0"),
+    ],
+)
+def test_a_kubelet_of_the_release_or_without_one_is_accepted(folder: Path, version: str, minor: str) -> None:
+    kubelet = program(folder, version)
+    check_release(kubelet, "1.37.1")
+    assert minor_release(kubelet) == minor
+
+
+def test_a_kubelet_of_another_release_is_rejected_with_the_option_to_select_it(folder: Path) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        check_release(program(folder, "Kubernetes v1.36.3"), "1.37.1")
+    assert "--kubernetes 1.36.0" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [("Kubernetes v1.37.1", "The Kubernetes API server validates"), ("", HELP), ("kubelet 9", HELP)],
+)
+def test_another_program_is_rejected(folder: Path, version: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match="--kubelet must be a kubelet"):
+        check_release(program(folder, version, text), "1.37.1")
+
+
+def test_a_file_that_is_no_program_is_rejected(folder: Path) -> None:
+    (folder / "kubelet").write_bytes(b"\x7fELF")
+    (folder / "kubelet").chmod(0o755)
+    with pytest.raises(ConfigurationError, match="--kubelet must be a kubelet"):
+        check_release(folder / "kubelet", "1.37.1")
+
+
+def test_a_run_has_the_kubelet_in_its_flags_and_its_description(folder: Path) -> None:
+    kubelet = program(folder, "Kubernetes v1.37.2")
+    options = Options.make({"target": "kubelet", "kubernetes": "1.37.1", "kubelet": str(kubelet)})
+    assert options.flags == f"--target kubelet --kubernetes 1.37.1 --kubelet '{kubelet}'"
+    assert options.about == f"a real kubelet, Kubernetes 1.37.1, the kubelet {kubelet}"
+
+
+@pytest.mark.parametrize("name", ["nothing", "."])
+def test_a_path_that_cannot_be_executed_is_rejected(folder: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="--kubelet must be an executable file"):
+        Options.make({"target": "kubelet", "kubelet": str(folder / name)})
+
+
+@pytest.mark.parametrize(("kubernetes", "ok"), [("1.37.1", True), ("1.36.3", False)])
+def test_the_doctor_checks_the_release_of_the_kubelet(folder: Path, kubernetes: str, ok: bool) -> None:
+    assert doctor.own_kubelet(program(folder, "Kubernetes v1.37.1"), kubernetes).ok is ok
