@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
+from typing import assert_never
 
 from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, PODS, ApiError
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
@@ -249,6 +250,10 @@ class Player:
                 await self._clock.reach(f"{number} restarted")
                 await self._restarted()
                 await self._clock.mark(f"{number} restarted")
+            case Silence():
+                pass  # only its pause, which follows
+            case unhandled:
+                assert_never(unhandled)
 
     async def _send(self, instance: Instance, payload: str) -> None:
         control, driver = self._instances[instance], self._driver(instance[0])

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import assert_never
 
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.proto.events import DevicesListed, Record
@@ -56,6 +57,8 @@ class PluginPlayer:
             case StopPlugin():
                 self._running.discard(instance)
                 await self._instances[instance].stop()
+            case unhandled:
+                assert_never(unhandled)
 
     async def wait_for_allocations(self, pod: int) -> None:
         """Wait until the new pod holds its devices, so that each play allocates the same ones. Raises HarnessError."""

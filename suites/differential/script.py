@@ -256,11 +256,17 @@ class RestartKubelet:
     step: Literal["restart-kubelet"] = "restart-kubelet"
 
 
+DriverStep = Report | Garbage | EndStream | Start | Stop
+"""The steps of drivers."""
+
 PluginStep = ListDevices | EndList | StartPlugin | StopPlugin
 """The steps of device plugins."""
 
+PodStep = StartPod | DeletePod
+"""The steps of Pods."""
+
 Step = Annotated[
-    Report | Garbage | EndStream | Start | Stop | PluginStep | Silence | StartPod | DeletePod | RestartKubelet,
+    DriverStep | PluginStep | PodStep | Silence | RestartKubelet,
     Field(discriminator="step"),
 ]
 

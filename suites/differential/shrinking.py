@@ -6,29 +6,24 @@ from typing import TypeVar
 
 from drahealth.suites.differential.script import (
     Claim,
-    DeletePod,
     Driver,
-    EndStream,
-    Garbage,
+    DriverStep,
     Held,
     ListDevices,
     Plugin,
     PluginStep,
     Pod,
+    PodStep,
     Reading,
     Report,
     Script,
     Silence,
-    Start,
-    StartPod,
     Step,
-    Stop,
     Use,
 )
 from drahealth.suites.differential.validation import find_error
 
 T = TypeVar("T")
-_OF_A_DRIVER = (Report, Garbage, EndStream, Start, Stop)
 
 
 async def shrink(script: Script, differs: Callable[[Script], Awaitable[bool]], plays: int) -> Script:
@@ -93,8 +88,8 @@ def _fewer_steps(script: Script) -> Iterator[Script]:
 
 
 def _without_pod(script: Script, number: int) -> Script:
-    steps = [s for s in script.steps if not (isinstance(s, StartPod | DeletePod) and s.pod == number)]
-    moved = [replace(s, pod=s.pod - 1) if isinstance(s, StartPod | DeletePod) and s.pod > number else s for s in steps]
+    steps = [s for s in script.steps if not (isinstance(s, PodStep) and s.pod == number)]
+    moved = [replace(s, pod=s.pod - 1) if isinstance(s, PodStep) and s.pod > number else s for s in steps]
     return replace(script, pods=_left(script.pods, number), steps=tuple(moved))
 
 
@@ -141,8 +136,8 @@ def _without_driver(script: Script, number: int) -> Script:
         )
         for claim in script.claims
     )
-    steps = [s for s in script.steps if not (isinstance(s, _OF_A_DRIVER) and s.driver == number)]
-    moved = [replace(s, driver=s.driver - 1) if isinstance(s, _OF_A_DRIVER) and s.driver > number else s for s in steps]
+    steps = [s for s in script.steps if not (isinstance(s, DriverStep) and s.driver == number)]
+    moved = [replace(s, driver=s.driver - 1) if isinstance(s, DriverStep) and s.driver > number else s for s in steps]
     return replace(script, drivers=_left(script.drivers, number), claims=claims, steps=tuple(moved))
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from drahealth.manager.profile import PROFILES
 from drahealth.proto.events import GrpcCall, ListReceived, StreamClosed
 from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.values import Health
@@ -11,7 +12,8 @@ from drahealth.suites.unit.checking.healthy_plugin_run import PATH, RESOURCE, A,
 from drahealth.suites.unit.checking.plugin_edits import lists, without
 
 DEVICE, STREAM = f"{RESOURCE}/gpu-1", "kubelet#6"
-HEALTHY, UNHEALTHY, RELEASES = Health.HEALTHY, Health.UNHEALTHY, ("1.34", "1.35", "1.36", "1.37")
+HEALTHY, UNHEALTHY = Health.HEALTHY, Health.UNHEALTHY
+RELEASES = [profile.release for profile in PROFILES.values() if profile.release]
 
 
 def views(edit: Edit = lambda _, event: event) -> dict[str, ReleaseView]:

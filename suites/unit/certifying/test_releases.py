@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from drahealth.manager.profile import PROFILES
 from drahealth.proto.events import Event, GrpcCall, ReportReceived
 from drahealth.proto.values import Health
 from drahealth.suites.certifying.pod_status.lines import release_lines
@@ -15,6 +16,7 @@ from drahealth.suites.unit.checking.healthy_run import DRIVER, INFO, POOL, Edit,
 
 RUN = "pod-status"
 FIRST, SECOND = f"{POOL}/gpu-0", f"{POOL}/gpu-1"
+RELEASES = {profile.release for profile in PROFILES.values() if profile.release}
 MESSAGE, HEALTHY, UNHEALTHY = "XID 79", Health.HEALTHY, Health.UNHEALTHY
 
 
@@ -41,7 +43,7 @@ def cdi_ids(*ids: str) -> Edit:
 
 
 def test_each_release_shows_each_device_of_the_pod() -> None:
-    assert set(views()) == {(release, one) for release in ("1.34", "1.35", "1.36", "1.37") for one in (FIRST, SECOND)}
+    assert set(views()) == {(release, one) for release in RELEASES for one in (FIRST, SECOND)}
 
 
 @pytest.mark.parametrize(("release", "message"), [("1.35", ""), ("1.36", MESSAGE), ("1.37", MESSAGE)])
