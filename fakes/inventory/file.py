@@ -213,4 +213,12 @@ def _devices(group: DeviceGroup) -> Iterator[Device]:
 
 
 def _device(group: PartitionGroup, path: str, link: str, pool: str) -> Device:
-    return Device(path, group.model, group.memory, group.attributes, link, pool, group.environment)
+    return Device(
+        path,
+        model=group.model,
+        memory=group.memory,
+        attributes=group.attributes,
+        link=link,
+        pool=pool,
+        environment=group.environment,
+    )

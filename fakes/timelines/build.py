@@ -71,6 +71,11 @@ def inject(fault: str, device: Where, **when: Unpack[When]) -> Step:
     return _step("inject", fault, when, device=device)
 
 
+def clear(fault: str, device: Where, **when: Unpack[When]) -> Step:
+    """The device no longer has this fault."""
+    return _step("clear", fault, when, device=device)
+
+
 def recover(
     action: str,
     device: Where | None = None,

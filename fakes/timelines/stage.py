@@ -7,12 +7,12 @@ failure.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 from drahealth.fakes.control.commands.arguments import Kind
 from drahealth.fakes.control.commands.definition import Command, Subject
 from drahealth.fakes.control.commands.devices import Recover, Reset
-from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect, Send
+from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect, Mark, Send
 from drahealth.fakes.timelines.expected import fits
 from drahealth.fakes.timelines.messages import command_of
 from drahealth.fakes.timelines.model import Trigger
@@ -49,6 +49,10 @@ class TimelineStage(ABC):
                     await self.change_pod(action.do)
                 case ChangeKubelet():
                     await self.change_kubelet(action.do)
+                case Mark() | Expect():
+                    pass  # `expect` does the latter
+                case unhandled:
+                    assert_never(unhandled)
 
     async def expect(self, action: Action) -> None:
         expect = cast("Expect", action.do)

@@ -11,6 +11,7 @@ from drahealth.fakes.timelines import build
 from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.dump import dump
 from drahealth.fakes.timelines.load import load
+from drahealth.fakes.timelines.model import VERBS
 from drahealth.fakes.timelines.story import Story, stories
 from drahealth.suites.unit.expected_errors import file_error
 
@@ -29,6 +30,7 @@ timeline:
   - parallel:
       - [{stream: {close: UNAVAILABLE}}, {after: 1s, driver: {restart: {offer: [v1alpha1]}}}]
       - [{mark: beside}]
+  - {clear: xid/94, device: gpu-0}
   - {recover: {action: gpu-reset, fails: true}, device: gpu-0, after: 1s..2s}
   - {set: {timeout: 30s, heartbeat: 10s}, device: all}
   - {at: 70s, expect: {device: all, health: Healthy}, within: resync, holds: 3s}
@@ -37,6 +39,10 @@ always:
   - {reset: true}
 """
 DEVICES = Inventory.of(4, partitions=3)
+
+
+def test_each_verb_has_a_function() -> None:
+    assert [verb for verb in VERBS if not hasattr(build, {"set": "set_"}.get(verb, verb))] == []
 
 
 def test_a_story_in_python_has_the_plan_of_the_same_story_in_a_file() -> None:
@@ -51,6 +57,7 @@ def test_a_story_in_python_has_the_plan_of_the_same_story_in_a_file() -> None:
                 [build.stream(close="UNAVAILABLE"), build.driver({"restart": {"offer": ["v1alpha1"]}}, after="1s")],
                 [build.mark("beside")],
             ),
+            build.clear("xid/94", "gpu-0"),
             build.recover("gpu-reset", "gpu-0", fails=True, after="1s..2s"),
             build.set_(timeout="30s", heartbeat="10s"),
             build.expect(health="Healthy", within="resync", holds="3s", at="70s"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.faults.catalogue import policies
+from drahealth.fakes.faults.catalogue import CATALOGUES, policies
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.program.user_files import FileError
 from drahealth.fakes.timelines.check import checked_plan
@@ -73,7 +73,7 @@ def test_names_that_are_nobodys_are_told_with_their_place(step: str, problem: st
 
 def test_a_catalogue_that_is_not_there_is_told_once() -> None:
     assert problems("- {inject: xid/79, device: gpu-0}\n", "{catalogue: foo, policy: strickt}") == [
-        "line 3: use.catalogue: unknown catalogue 'foo'; valid: nvidia, amd, intel, nic, tpu",
+        f"line 3: use.catalogue: unknown catalogue 'foo'; valid: {', '.join(CATALOGUES)}",
         f"line 3: use.policy: unknown policy 'strickt'; did you mean strict? valid: {', '.join(policies())}",
     ]
 

@@ -1,6 +1,7 @@
 """The output and the errors of `drahealth faults` and `drahealth plan`."""
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -35,6 +36,12 @@ def test_a_fault_is_shown_with_its_health_by_each_policy() -> None:
 def test_faults_of_every_vendor_are_listed() -> None:
     shown = told("faults", "list").stdout
     assert all(name in shown for name in ("xid/79", "cper/fatal", "memory/critical", "link/polling", "chip/bad"))
+
+
+@pytest.mark.parametrize("words", [("faults", "list"), ("driver", "serve")])
+def test_the_help_names_each_catalogue(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"}).stdout
+    assert set(CATALOGUES) <= set(re.findall(r"\w+", shown))
 
 
 def test_without_a_terminal_each_fault_has_its_own_line() -> None:
