@@ -21,9 +21,9 @@ import pytest
 
 from drahealth.suites import RunningNode
 from drahealth.suites.unit.other_user import as_root, other_user
+from drahealth.suites.unit.up_command.node_commands import PATIENCE, drahealth
 from drahealth.suites.unit.up_command.page import PAGE, printed_by, python_of
 
-PATIENCE = 300.0
 JOB = """
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaim
@@ -48,14 +48,6 @@ spec: {restartPolicy: Never, containers: [{name: main, image: training}]}
 """
 EXIT_CODE = "{.status.containerStatuses[0].state.terminated.exitCode}"
 HEALTH = "{.status.containerStatuses[0].allocatedResourcesStatus[0].resources[0].health}"
-
-
-def drahealth(*arguments: str, code: int = 0, text: str | None = None) -> str:
-    """The output of a command, which must have this exit code."""
-    command = [sys.executable, "-m", "drahealth.suites", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, input=text, timeout=PATIENCE, check=False)
-    assert done.returncode == code, (arguments, done.stdout, done.stderr)
-    return done.stdout + done.stderr
 
 
 def status() -> dict[str, Any]:

@@ -126,7 +126,7 @@ def gates_of(text: str) -> Gates:
     if given[MESSAGE_GATE] and not given[STATUS_GATE]:
         raise ConfigurationError(
             f"{MESSAGE_GATE} needs {STATUS_GATE}, which is off",
-            f"write --feature-gates {STATUS_GATE}=false,{MESSAGE_GATE}=false",
+            f"write {STATUS_GATE}=false,{MESSAGE_GATE}=false",
         )
     return Gates(given[STATUS_GATE], given[MESSAGE_GATE])
 

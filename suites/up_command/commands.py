@@ -52,7 +52,7 @@ def up(
     ] = None,
     gates: Annotated[
         str | None,
-        typer.Option(metavar="GATE=BOOL,...", help="Feature gates of the API server and of the kubelet."),
+        typer.Option(metavar="GATE=BOOL,...", help="Feature gates of all components."),
     ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Remove the data of an earlier start of this node first.")

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from drahealth.fakes.program.atomic import replace_file
 from drahealth.fakes.waiting import run_until_first
-from drahealth.suites.targets.kubelet.binaries.releases import Binaries
+from drahealth.suites.up_command.components import Components, gates_text
 from drahealth.suites.up_command.folder import NodeFolder
 from drahealth.suites.up_command.paths import NodePaths
 from drahealth.suites.up_command.state import NodeState
@@ -45,19 +45,19 @@ class UpNode(Protocol):
 class RealNode:
     """Implements `UpNode` with a real kubelet and control plane, and a fake container runtime."""
 
-    def __init__(self, binaries: Binaries, folder: NodeFolder, lock: int, gates: Mapping[str, bool], port: int) -> None:
+    def __init__(self, components: Components, folder: NodeFolder, lock: int, port: int) -> None:
         from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
         from drahealth.suites.targets.run_directory import RunDirectory
 
         self._folder = folder
         self._socket = folder.path / "cri.sock"
         self._cluster = LocalCluster(
-            binaries,
+            components.binaries,
             run_dir=RunDirectory(folder.path, lock),
             cri_socket=self._socket,
             sync_frequency=SYNC_FREQUENCY,
             node_name=folder.name,
-            gates=gates,
+            gates=components.gates,
             keep=True,
             api_port=port,
         )
@@ -117,7 +117,7 @@ class ReferenceNode:
             profile=None,
             node_name=folder.name,
             resync=SYNC_FREQUENCY,
-            feature_gates=",".join(f"{name}={str(on).lower()}" for name, on in gates.items()),
+            feature_gates=gates_text(gates),
             metrics_port=None,
             json=True,
         )
@@ -167,12 +167,8 @@ class ReferenceNode:
                 await Program(self._options, observers, make_server(self._options)).run(self._stop)
 
 
-def make_node(state: NodeState, binaries: Binaries | None, folder: NodeFolder, lock: int, port: int) -> UpNode:
+def make_node(state: NodeState, components: Components | None, folder: NodeFolder, lock: int, port: int) -> UpNode:
     """The node of this state, not started. Raises ConfigurationError."""
-    if binaries is None:
+    if components is None:
         return ReferenceNode(folder, state.gates)
-    from drahealth.suites.targets.gates import feature_gates
-    from drahealth.suites.targets.versions import profile_of
-
-    gates = {**feature_gates(profile_of(state.kubernetes)), **state.gates}
-    return RealNode(binaries, folder, lock, gates, port)
+    return RealNode(components, folder, lock, port)

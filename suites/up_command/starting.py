@@ -13,9 +13,9 @@ from typing import Any
 from drahealth.fakes.control.node_folder import VARIABLE
 from drahealth.fakes.program.errors import CommandError
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node.logs import telling_line
 from drahealth.suites.targets.progress import Progress
+from drahealth.suites.up_command.components import Components, components_of
 from drahealth.suites.up_command.folder import NodeFolder
 from drahealth.suites.up_command.options import UpOptions, planned
 from drahealth.suites.up_command.state import NodeState, has_state, read_state
@@ -36,7 +36,7 @@ class Prepared:
     lock: int
     state: NodeState
     options: UpOptions
-    binaries: Binaries | None
+    components: Components | None
     again: bool
 
     def supervise(self, report: Report, *, remove: bool = False) -> int:
@@ -44,7 +44,7 @@ class Prepared:
         from drahealth.suites.up_command.supervisor import Supervisor
 
         supervisor = Supervisor(
-            self.folder, self.lock, self.state, self.options, self.binaries, report, again=self.again, remove=remove
+            self.folder, self.lock, self.state, self.options, self.components, report, again=self.again, remove=remove
         )
         return supervisor.run()
 
@@ -60,7 +60,7 @@ def prepare(folder: NodeFolder, options: UpOptions, *, fresh: bool, progress: Pr
         earlier = read_state(folder.path)
         state = planned(options, earlier)
         _check_room(folder, state)
-        return Prepared(folder, lock, state, options, _binaries(state, progress), earlier is not None)
+        return Prepared(folder, lock, state, options, components_of(state, progress), earlier is not None)
     except BaseException:
         if not has_state(folder.path):
             folder.remove()
@@ -167,11 +167,3 @@ def _check_room(folder: NodeFolder, state: NodeState) -> None:
             f"{folder.path} needs {_NEEDED // _MB} MB, and its disk has {free // _MB} MB",
             f"make room, or set {VARIABLE} to a short folder on another disk",
         )
-
-
-def _binaries(state: NodeState, progress: Progress) -> Binaries | None:
-    if state.reference:
-        return None
-    from drahealth.suites.targets.kubelet.binaries.ensure import ensure
-
-    return ensure(state.kubernetes, progress)

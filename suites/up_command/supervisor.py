@@ -16,7 +16,7 @@ from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.waiting import run_until_first
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 from drahealth.suites.targets.api_servers.root_directory import port_in
-from drahealth.suites.targets.kubelet.binaries.releases import Binaries
+from drahealth.suites.up_command.components import Components
 from drahealth.suites.up_command.folder import NodeFolder, unwritable
 from drahealth.suites.up_command.nodes import make_node
 from drahealth.suites.up_command.options import DEFAULT_INVENTORY, UpOptions
@@ -39,7 +39,7 @@ class Supervisor:
         lock: int,
         state: NodeState,
         options: UpOptions,
-        binaries: Binaries | None,
+        components: Components | None,
         report: Report,
         *,
         again: bool,
@@ -49,7 +49,7 @@ class Supervisor:
         self._lock = lock
         self._state = replace(state, process=ProcessIdentity.own())
         self._options = options
-        self._binaries = binaries
+        self._components = components
         self._report = report
         self._removes = not again
         self._always_removes = remove and not again
@@ -76,7 +76,7 @@ class Supervisor:
         if not folder.inventory.exists():
             folder.inventory.write_text(DEFAULT_INVENTORY, encoding="utf-8")
         async with AsyncExitStack() as stack:
-            node = make_node(self._state, self._binaries, folder, self._lock, port_in(folder.kubeconfig))
+            node = make_node(self._state, self._components, folder, self._lock, port_in(folder.kubeconfig))
             self._report({"stage": f"Starting {self._state.title}"})
             stack.push_async_callback(node.stop)
             await node.start()

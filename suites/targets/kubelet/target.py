@@ -22,6 +22,7 @@ from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDriv
 from drahealth.suites.targets.gates import feature_gates, kubelet_gates
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
+from drahealth.suites.targets.kubelet.node.component_gates import ComponentGates
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import Opened, Window
 
@@ -59,13 +60,14 @@ class KubeletTarget:
         self._run = run = RunDirectory.create()
         self._cri = CriServer(self._runtime, run.path / "cri.sock", run.path / "containers")
         await self._cri.start()
+        gates = feature_gates(self.profile)
         self._cluster = LocalCluster(
             self._binaries,
             run_dir=run,
             cri_socket=run.path / "cri.sock",
             sync_frequency=self._sync_frequency,
             node_name=self.node_name,
-            gates=feature_gates(self.profile),
+            gates=ComponentGates(gates, gates),
         )
         await self._cluster.start()
         self._client = client = await KubeClient.from_kubeconfig(self._cluster.kubeconfig)

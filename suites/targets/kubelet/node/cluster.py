@@ -12,17 +12,20 @@ await cri.stop()
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node import credentials, kubelet, logs
 from drahealth.suites.targets.kubelet.node.audit import AuditLog
+from drahealth.suites.targets.kubelet.node.component_gates import ComponentGates
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.parts import Parts
 from drahealth.suites.targets.kubelet.node.waiting import check, until
 from drahealth.suites.targets.run_directory import RunDirectory
 
+_NO_GATES = ComponentGates()
 START_LIMIT = 180.0
 """Seconds for the API server or the node to become ready. An exit is noticed at once; this limit is for a hang."""
 
@@ -31,9 +34,8 @@ class LocalCluster:
     """One node and its control plane. All its processes end with `stop`, or when this process ends in any way.
 
     `cri_socket` is the socket of the container runtime, which must listen before the kubelet starts. `sync_frequency`
-    is that of the kubelet, in seconds. `gates` are feature gates of the API server and of the kubelet. With `keep` the
-    folder of the run stays after the end, and a folder that was kept is started again. The API server gets `api_port`
-    if that is free.
+    is that of the kubelet, in seconds. With `keep` the folder of the run stays after the end, and a kept folder is
+    started again. The API server gets `api_port` if that is free.
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class LocalCluster:
         cri_socket: Path,
         sync_frequency: float = 60.0,
         node_name: str = "drahealth",
-        gates: Mapping[str, bool] | None = None,
+        gates: ComponentGates = _NO_GATES,
         keep: bool = False,
         api_port: int = 0,
     ) -> None:
@@ -52,8 +54,7 @@ class LocalCluster:
         self.layout = Layout(run_dir.path)
         self.audit = AuditLog(self.layout.audit_log)
         """The writes of Pod statuses."""
-        self.gates = dict(gates or {})
-        self._kubelet_gates = dict(self.gates)
+        self._gates = gates
         self._api_server_is_stopped = False
         self._binaries = binaries
         self._run_dir = run_dir
@@ -143,8 +144,11 @@ class LocalCluster:
         """
         await self.stop_kubelet()
         await self.stop_api_server()
-        self.gates = {**self.gates, **gates}
-        self._kubelet_gates = {**self._kubelet_gates, **(gates if kubelet is None else kubelet)}
+        self._gates = replace(
+            self._gates,
+            api_server={**self._gates.api_server, **gates},
+            kubelet={**self._gates.kubelet, **(gates if kubelet is None else kubelet)},
+        )
         await self.start_api_server()
         await self.start_kubelet()
 
@@ -158,7 +162,7 @@ class LocalCluster:
         """Starts the API server, unless it runs; returns when it is ready."""
         parts = self._running()
         if self._api_server_is_stopped:
-            await parts.control_plane.start_api_server(self.gates)
+            await parts.control_plane.start_api_server(self._gates.api_server)
             self._api_server_is_stopped = False
             await until(parts.probe.serving, parts.processes(), "the API server to be ready again", START_LIMIT)
             await parts.control_plane.start_clients()
@@ -192,9 +196,15 @@ class LocalCluster:
     async def _launch(self, start_runtime: Callable[[], Awaitable[None]] | None) -> None:
         self.layout.make(node_name=self.node_name)
         parts = self._parts = await Parts.make(
-            self._binaries, self._run_dir, self.layout, self.node_name, keep=self._keep, api_port=self._api_port
+            self._binaries,
+            self._run_dir,
+            self.layout,
+            self.node_name,
+            gates=self._gates,
+            keep=self._keep,
+            api_port=self._api_port,
         )
-        await parts.control_plane.start(self.gates)
+        await parts.control_plane.start(self._gates.api_server)
         if start_runtime:
             await start_runtime()
 
@@ -224,7 +234,7 @@ class LocalCluster:
                 runtime=str(self._cri_socket),
                 port=parts.kubelet_port,
                 sync_frequency=self._sync_frequency,
-                gates=self._kubelet_gates,
+                gates=self._gates.kubelet,
             )
         )
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node import credentials
 from drahealth.suites.targets.kubelet.node.audit import POLICY
+from drahealth.suites.targets.kubelet.node.component_gates import ComponentGates
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.processes import Keeper, Process
 
@@ -22,9 +23,6 @@ _ETCD_URL = "unix://localhost:1"  # etcd reads it as the socket `localhost:1` in
 _ETCD_PEER_URL = "unix://localhost:2"  # there is no peer; but etcd listens for one, without asking who it is
 
 
-WHOLE: Mapping[str, Sequence[str]] = MappingProxyType({credentials.SCHEDULER: (), credentials.CONTROLLER_MANAGER: ()})
-"""The clients of the API server in a whole control plane, each with its flags."""
-
 DELETION_ONLY: Mapping[str, Sequence[str]] = MappingProxyType(
     {credentials.CONTROLLER_MANAGER: ("--controllers=namespace-controller,garbage-collector-controller",)}
 )
@@ -32,7 +30,8 @@ DELETION_ONLY: Mapping[str, Sequence[str]] = MappingProxyType(
 
 
 class ControlPlane:
-    """etcd, the API server and its `clients`; the API server can be restarted with other feature gates.
+    """etcd, the API server and its `clients`, each with its flags; the API server can be restarted with other feature
+    gates.
 
     `audit` logs the writes of Pod statuses. `flags` are more flags of the API server.
     """
@@ -44,7 +43,7 @@ class ControlPlane:
         layout: Layout,
         port: int,
         *,
-        clients: Mapping[str, Sequence[str]] = WHOLE,
+        clients: Mapping[str, Sequence[str]],
         audit: bool = False,
         flags: Sequence[str] = (),
     ) -> None:
@@ -140,7 +139,7 @@ def api_server_flags(layout: Layout, port: int, gates: Mapping[str, bool]) -> li
         "--service-cluster-ip-range=10.0.0.0/24",
         "--allow-privileged",
         "--disable-admission-plugins=ServiceAccount",
-        *([f"--feature-gates={feature_gates(gates)}"] if gates else []),
+        *gate_flags(gates),
     ]
 
 
@@ -172,6 +171,15 @@ def client_flags(layout: Layout, name: str) -> list[str]:
     return [f"--kubeconfig={layout.kubeconfig(name)}", "--leader-elect=false", "--secure-port=0"]
 
 
-def feature_gates(gates: Mapping[str, bool]) -> str:
-    """The value of a --feature-gates flag."""
-    return ",".join(f"{name}={str(on).lower()}" for name, on in gates.items())
+def clients_with(gates: ComponentGates) -> dict[str, list[str]]:
+    """The clients of the API server in a whole control plane, each with its flags."""
+    return {
+        credentials.SCHEDULER: gate_flags(gates.scheduler),
+        credentials.CONTROLLER_MANAGER: gate_flags(gates.controller_manager),
+    }
+
+
+def gate_flags(gates: Mapping[str, bool]) -> list[str]:
+    """The --feature-gates flag, if there are gates."""
+    words = ",".join(f"{name}={str(on).lower()}" for name, on in gates.items())
+    return [f"--feature-gates={words}"] if gates else []

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node import credentials
 from drahealth.suites.targets.kubelet.node.api_probe import ApiProbe
-from drahealth.suites.targets.kubelet.node.control_plane import ControlPlane, certificate_flags
+from drahealth.suites.targets.kubelet.node.component_gates import ComponentGates
+from drahealth.suites.targets.kubelet.node.control_plane import ControlPlane, certificate_flags, clients_with
 from drahealth.suites.targets.kubelet.node.kubelet import Kubelet
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.ports import Reservation, outward_address
@@ -33,7 +34,15 @@ class Parts:
 
     @classmethod
     async def make(
-        cls, binaries: Binaries, run_dir: RunDirectory, layout: Layout, node_name: str, *, keep: bool, api_port: int
+        cls,
+        binaries: Binaries,
+        run_dir: RunDirectory,
+        layout: Layout,
+        node_name: str,
+        *,
+        gates: ComponentGates,
+        keep: bool,
+        api_port: int,
     ) -> "Parts":
         """Starts only the keeper; with `keep` the folder stays when this process is killed.
 
@@ -54,7 +63,15 @@ class Parts:
             return cls(
                 keeper,
                 probe,
-                ControlPlane(keeper, binaries, layout, api.port, audit=True, flags=certificate_flags(layout)),
+                ControlPlane(
+                    keeper,
+                    binaries,
+                    layout,
+                    api.port,
+                    clients=clients_with(gates),
+                    audit=True,
+                    flags=certificate_flags(layout),
+                ),
                 Kubelet(keeper, binaries, layout, node_name, outward_address()),
                 NodeReadiness(probe, node_name, again=again),
                 server,
