@@ -1,6 +1,6 @@
 """The subcommands of `drahealth ctl` that are commands of a fake: made from their definitions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 
@@ -11,8 +11,11 @@ from drahealth.fakes.control.commands.arguments import Argument, Kind, parse
 from drahealth.fakes.control.commands.definition import Definition, Subject
 from drahealth.fakes.ctl.driver import driver_of
 from drahealth.fakes.ctl.outcomes import show_outcome
+from drahealth.fakes.faults.catalogue import ACTIONS, every_fault
 from drahealth.fakes.program.errors import CommandError
 
+_VALUES: Mapping[str, Callable[[], Iterable[str]]] = {"fault": every_fault, "action": lambda: ACTIONS}
+"""The values of arguments with these names, for shell completion."""
 _TIMES = (Kind.DURATION, Kind.OFFSET)
 """What may begin with a minus, as an option does."""
 
@@ -65,11 +68,18 @@ def _parameter(argument: Argument) -> Parameter:
         kind = kind | None
     default: Any = Parameter.empty if argument.required else False if kind is bool else None
     metavar = argument.metavar or argument.name.upper()
+    words = _completion_of(argument)
     if argument.option:
-        info: Any = typer.Option(argument.option, metavar=None if kind is bool else metavar, help=argument.help)
+        shown = None if kind is bool else metavar
+        info: Any = typer.Option(argument.option, metavar=shown, help=argument.help, autocompletion=words)
     else:
-        info = typer.Argument(metavar=metavar, help=argument.help)
+        info = typer.Argument(metavar=metavar, help=argument.help, autocompletion=words)
     return Parameter(argument.name, Parameter.KEYWORD_ONLY, annotation=Annotated[kind, info], default=default)
+
+
+def _completion_of(argument: Argument) -> Callable[[], Iterable[str]] | None:
+    """The function that gives the values of an argument to shell completion, if they are known."""
+    return (lambda: argument.choices) if argument.choices else _VALUES.get(argument.name)
 
 
 def _values(definition: Definition, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ means. They are separate TOML files in this folder, because vendors disagree abo
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -100,6 +100,11 @@ def catalogue(name: str) -> Mapping[str, Fault]:
         id_: Fault(id_, **{**entry, "takes": Duration.parse(entry["takes"])})
         for id_, entry in tomllib.loads(_text(f"{name}.toml")).items()
     }
+
+
+def every_fault() -> Iterable[str]:
+    """The ids of the faults of all catalogues."""
+    return dict.fromkeys(fault for name in CATALOGUES for fault in catalogue(name))
 
 
 @cache

@@ -82,9 +82,9 @@ def catalogues() -> Iterable[str]:
 
 def faults() -> Iterable[str]:
     """The faults of all catalogues."""
-    from drahealth.fakes.faults.catalogue import CATALOGUES, catalogue
+    from drahealth.fakes.faults.catalogue import every_fault
 
-    return dict.fromkeys(fault for name in CATALOGUES for fault in catalogue(name))
+    return every_fault()
 
 
 def policies() -> Iterable[str]:

@@ -47,6 +47,9 @@ def test_subcommands_of_the_fakes_are_completed(monkeypatch: pytest.MonkeyPatch)
         (("manager", "--profile", "k"), ["kep"]),
         (("faults", "diff", "str"), ["strict"]),
         (("init", ""), ["timeline", "inventory", "pod"]),
+        (("ctl", "inject", "xid/7"), ["xid/74", "xid/79"]),
+        (("ctl", "flap", "gpu-0", "--fault", "xid/7"), ["xid/74", "xid/79"]),
+        (("ctl", "recover", "g"), ["gpu-reset"]),
     ],
 )
 def test_options_and_their_values_are_completed(
