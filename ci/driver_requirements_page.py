@@ -26,7 +26,7 @@ at the same time. If the driver was already running, its only process is `main`.
 PLUGIN_EXPERIMENTS_HEAD = """
 ## Experiments on device plugins
 
-Each process has a kubelet of its own, with a directory of its own.
+Each process has its own kubelet, and this kubelet has its own directory.
 
 | experiment | process | seconds | what it does |
 |---|---|---|---|

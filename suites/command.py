@@ -67,7 +67,7 @@ def run(
     exitfirst: ExitFirst = False,
     last_failed: Annotated[
         bool,
-        typer.Option("--last-failed", help="Run the scenarios that failed in the last run here; all if none failed."),
+        typer.Option("--last-failed", help="Run the scenarios that failed in the last run; all if none failed."),
     ] = False,
     workers: Annotated[
         int | None,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 
 class HarnessError(Exception):
-    """A failure of the harness or of the machine. `message` says what happened, `hint` what to do (may be "")."""
+    """A failure of drahealth or of the machine. `message` says what happened, `hint` what to do (may be "")."""
 
     where = ""
     """For a timeline: the failed step, with its file and line."""

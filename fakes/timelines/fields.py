@@ -78,7 +78,7 @@ class Part(BaseModel):
 
 
 class Pick(Part):
-    """So many devices, drawn from those that the pattern names."""
+    """A random choice of this number of devices from those that match the pattern."""
 
     pick: int = Field(ge=1)
     from_: str = Field(default="*", alias="from")

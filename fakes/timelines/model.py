@@ -79,7 +79,7 @@ class Long(Part):
 
 
 class DeviceMessage(Part):
-    """What a message says of one device, whatever that is."""
+    """What a message says about one device. The values can be invalid."""
 
     device: str
     pool: str | None = None
@@ -153,13 +153,13 @@ else:
 
 
 class PodWrites(Part):
-    """How often the status of a pod may have been written since the start."""
+    """How often the kubelet may write the status of a pod after the start."""
 
     max: int = Field(ge=0)
 
 
 class Expectation(Part):
-    """What a Pod status is to show."""
+    """What a Pod status must show."""
 
     device: Where = "all"
     """Or `held`: those that the pod holds."""
@@ -178,7 +178,7 @@ class Expectation(Part):
 
 
 class Flap(Part):
-    """A fault that comes and goes: once a `period`, for a share of it."""
+    """A fault that is added once in each `period`, and removed after a share of the period."""
 
     device: Where
     down: str
@@ -189,7 +189,7 @@ class Flap(Part):
 
 
 class Repeat(Part):
-    """Steps that are played again and again, each time from the start of its own round."""
+    """Steps that are played several times. Their times count from the start of each round."""
 
     times: int | None = Field(default=None, ge=1)
     for_: Lasting | None = Field(default=None, alias="for")
@@ -282,7 +282,7 @@ def _inventory(value: Any) -> str:
 
 
 class Uses(Part):
-    """The data that a timeline's names belong to."""
+    """The files and catalogues that define the names in a timeline."""
 
     catalogue: str = "nvidia"
     policy: str = "nvidia-catalogue"
@@ -298,7 +298,7 @@ class Uses(Part):
 
 
 class Timeline(Part):
-    """A story of faults."""
+    """A timeline file."""
 
     format: Literal["fault-timeline/v1"]
     name: Annotated[str, AfterValidator(_printable)] = Field(min_length=1)

@@ -13,7 +13,7 @@ PodVerb = Literal["keeps-failing", "running", "deleted"]
 
 
 class Workload(Part):
-    """Whose status is looked at. Its one container asks for the devices by one claim."""
+    """The Pod whose status is checked. Its only container requests the devices with one claim."""
 
     kind: Literal["Pod", "ReplicaSet"] = "Pod"
     """A ReplicaSet keeps one pod: another one takes the place of one that is deleted."""

@@ -52,9 +52,9 @@ class Header:
     experiments: tuple[str, ...]
     """Names of the planned experiments."""
     level: Level = "check"
-    """How much of the ledger the run is judged by."""
+    """The level: how many requirements the run is judged by."""
     subject: SubjectKind = "dra-driver"
-    """What was judged."""
+    """What the run checked: a DRA driver or a device plugin."""
     profile: str = ""
     """Name of the driver profile; empty for a run without one."""
     profile_sha256: str = ""

@@ -41,7 +41,7 @@ class Waiver:
     """URL of an issue that tracks it."""
     owner: str
     until: date
-    """The last day on which it holds."""
+    """The last day on which the waiver is valid."""
 
 
 def read_waivers(path: Path) -> tuple[Waiver, ...]:

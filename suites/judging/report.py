@@ -35,7 +35,7 @@ class Result:
     seconds: float
     """Duration."""
     known_issues: tuple[str, ...] = ()
-    """The known issues that happened."""
+    """The known issues that the scenario showed."""
     broken: tuple[str, ...] = ()
     """The requirements that failed, also by known issues."""
     problem: str = ""
@@ -54,7 +54,7 @@ class Result:
     """Whether a timeline failed at a step that its author has written, such as an expectation. No requirement is then
     broken."""
     notes: tuple[str, ...] = ()
-    """Remarks on a scenario that passed, one line each."""
+    """Notes about a scenario that passed, one line each."""
     history_file: str = ""
     """The file with its history, relative to the directory of the report; empty without `--histories`."""
     history_sha256: str = ""
@@ -105,7 +105,7 @@ class Conditions:
     started: str = ""
     """Start of the run, RFC 3339."""
     profile: str = ""
-    """Name of the profile: the behavior that the kubelet is known to have."""
+    """Name of the profile with the known behavior of the kubelet."""
     kubernetes: str | None = None
     """Kubernetes version of the kubelet or API server; null if neither is a real one."""
     seed: int | None = None

@@ -58,8 +58,8 @@ class RunReport:
     about: str
     """A short description of the target."""
     health_api: str | None
-    """The only health API of the drivers; `all` if each scenario was played over one after the other; null for the
-    default ones."""
+    """The only health API of the drivers; `all` if each scenario was played over every health API; null for the
+    default APIs."""
     counts: Mapping[Outcome, int]
     """The number of scenarios by outcome."""
     requirements: Mapping[str, Judged]

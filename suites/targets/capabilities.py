@@ -52,7 +52,7 @@ _MEANINGS = {
     Capability.SET_RESYNC: "Set the time between two resyncs of a Pod.",
     Capability.LOCAL_DRIVERS: "Register any driver that runs on this machine, not only the fake ones.",
     Capability.TAINT_DEVICES: "Publish devices with taints. The scheduler skips such devices.",
-    Capability.RESTART_RULES: "Restart a container by a rule of its own (`restartPolicyRules`).",
+    Capability.RESTART_RULES: "Restart a container by a rule in its spec (`restartPolicyRules`).",
     Capability.EXTENDED_RESOURCES: "Schedule pods whose extended resources are devices of DRA drivers (KEP-5004).",
     Capability.KEP_API: "Test fields and names that the KEP defines and that no released API has. "
     "On a release, their absence is a known issue.",

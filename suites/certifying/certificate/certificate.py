@@ -37,9 +37,9 @@ class Certificate:
     certified: bool
     """Whether no applicable MUST of the level has FAIL, NOT_TESTED or ERROR."""
     text: str
-    """The verdict in words. It names all that it holds for."""
+    """The verdict in words, with the driver, level, health APIs and releases."""
     level: Level
-    """How much of the ledger was judged."""
+    """The level: how many requirements were judged."""
     driver: str
     """The name that the driver gave in GetInfo, or the resource of a device plugin; empty if it gave none."""
     health_apis: tuple[str, ...]
@@ -118,7 +118,7 @@ def subject_name(evidence: Evidence) -> str:
 
 
 def _faults(summary: Summary, evidence: Evidence) -> str:
-    """How faults were caused, the weakest way first: asked of the driver, or forced underneath it.
+    """How faults were caused, the weakest way first: asked of the driver, or forced outside it.
 
     Without faults it names changes of health that the driver made by itself.
     """

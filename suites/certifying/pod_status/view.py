@@ -10,7 +10,7 @@ GATED = ("1.34", "1.35")
 
 @dataclass(frozen=True, slots=True)
 class ReleaseView:
-    """What the user of a release sees of one device of a Pod."""
+    """What a Pod status of one release shows of one device."""
 
     release: str
     """The Kubernetes minor, such as 1.37."""

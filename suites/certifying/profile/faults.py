@@ -167,24 +167,24 @@ class FaultSection(Section):
     """[[fault]]: how drahealth breaks and heals a device, and what the driver must report."""
 
     name: Text = Field(examples=["unplugged"])
-    """Name of the fault, in the report."""
+    """Name of the fault in the report."""
     device: StrictStr = ""
     """Name of the device, or POOL/NAME; default: one that is neither the first of the ResourceSlices nor the first of
     the report."""
     break_: ActionSection = Field(alias="break", examples=[{"write": "{driver_dir}/health/{device}", "text": "broken"}])
-    """What breaks the device; texts have the placeholders of the driver, and {device}."""
+    """What breaks the device. All texts can have {device} and the placeholders of the driver."""
     change: ActionSection | None = Field(
         default=None, examples=[{"write": "{driver_dir}/health/{device}", "text": "another cause"}]
     )
-    """What changes the cause while the device is broken; the driver then reports another message or health."""
+    """What changes the cause while the device is broken. The driver must then report another message or health."""
     heal: Annotated[ActionSection | Literal["restart", "none"], BeforeValidator(_heal)] = Field(
         examples=[{"remove": "{driver_dir}/health/{device}"}]
     )
-    """What heals the device; restart: drahealth starts the driver again; none: it stays broken."""
+    """What heals the device. restart: drahealth starts the driver again. none: the device stays broken."""
     health: Literal["Unhealthy", "Unknown"] = "Unhealthy"
-    """What the driver must report after the break."""
+    """The health that the driver must report for the broken device."""
     settle: Seconds = Field(default=5.0, examples=["5s"])
-    """Time from the end of an action until the driver must have reported its effect."""
+    """Time within which the driver must report the effect of an action, from the end of the action."""
     limit: Seconds = Field(default=ACTION_LIMIT, examples=["10s"])
     """Longest time of an action."""
     grade: Literal["asked", "forced"] | None = Field(default=None, examples=["forced"])

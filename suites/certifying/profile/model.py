@@ -31,7 +31,7 @@ FORMAT: Literal["driver-profile/v1"] = "driver-profile/v1"
 
 
 class RunningDriver(Section):
-    """A driver that runs already."""
+    """A driver that is already running."""
 
     registry_dir: Text | None = None
     """Directory with its registration socket."""
@@ -40,9 +40,9 @@ class RunningDriver(Section):
     kubeconfig: Text | None = None
     """Access to its API server, for claims and ResourceSlices."""
     node_name: StrictStr = ""
-    """Its node, if that is not named as this host."""
+    """Name of its node; default: the name of this host."""
     cdi_dirs: tuple[Text, ...] = ()
-    """Its CDI directories; empty for /etc/cdi and /var/run/cdi."""
+    """Its CDI directories; default: /etc/cdi and /var/run/cdi."""
 
     @model_validator(mode="after")
     def _is_one_place(self) -> "RunningDriver":
@@ -72,12 +72,12 @@ class DriverSection(Section):
     kind: Literal["dra", "device-plugin"] = "dra"
     """A DRA driver, or a device plugin."""
     name: DriverName = Field(default="", examples=["gpu.example.com"])
-    """The driver's name, which is also the name of {driver_dir}."""
+    """The name of the driver. {driver_dir} has this name, too."""
     command: tuple[Text, ...] = Field(default=(), examples=[["./my-driver", "--registry={registry_dir}"]])
     """Program and arguments, with placeholders."""
     pod: Text | None = Field(default=None, examples=["driver.yaml"])
-    """YAML file with the Pod, DaemonSet or Deployment of the driver: its container gives arguments, variables and
-    volumes, and the command if there is no other."""
+    """YAML file with the Pod, DaemonSet or Deployment of the driver. Its container has the arguments, variables
+    and volumes of the driver, and the command if `command` is missing."""
     container: StrictStr = ""
     """Name of the container in the Pod; default: the first one."""
     cluster: ClusterSection | None = Field(
@@ -134,7 +134,7 @@ class SandboxSection(Section):
 
 
 class HelperSection(Section):
-    """[[helper]]: a program that the driver dials. It starts before the driver, in the same sandbox."""
+    """[[helper]]: a program that the driver connects to. It starts before the driver, in the same sandbox."""
 
     command: Annotated[
         tuple[Text, ...], Field(min_length=1, examples=[["./vendor-daemon", "--socket={driver_dir}/daemon.sock"]])
@@ -183,7 +183,7 @@ class ClaimSection(Section):
     """[claim]: the claims that the driver prepares."""
 
     devices: DeviceCount = 1
-    """Devices of each claim; all: those that the driver publishes on its node."""
+    """Number of devices in each claim, or all: all devices that the driver publishes on its node."""
     manifests: tuple[Text, ...] = Field(default=(), examples=[["demo.yaml"]])
     """YAML files with ResourceClaims or ResourceClaimTemplates, and their DeviceClasses; relative to this file."""
 

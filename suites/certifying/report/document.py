@@ -24,7 +24,7 @@ FORMAT: Format = "drahealth-check-report/v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFinding(Finding):
-    """What one check found."""
+    """The result of one check."""
 
     check: str
     """Name of the check."""
@@ -42,7 +42,7 @@ class RequirementResult(DriverRequirement):
     not_judged: Mapping[str, str]
     """Checks that do not apply beside others that decide, with the reason of each."""
     remarks: tuple[CheckFinding, ...]
-    """Failures of unproven checks, which do not count."""
+    """Failures of unproven checks, which do not change the verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ class Report:
     rerun: str = ""
     """The command that repeats a part of the run. REQUIREMENT stands for an ID."""
     certificate: Certificate | None = None
-    """What a certification certifies, or that it does not; null for a check."""
+    """The certificate, also if the driver is not certified; null for a check."""
     families: Mapping[str, str] = field(default_factory=dict)
-    """The result for each family of requirements by itself, such as plugin contract, health and Pod status: conforms,
-    fails, incomplete, harness error, or does not apply."""
+    """The result of each family of requirements, such as plugin contract, health and Pod status: conforms, fails,
+    incomplete, harness error, or does not apply."""
     abilities: Mapping[str, Grade] = field(default_factory=dict)
-    """How the run showed each ability of the driver: observed, asked of the driver, or forced underneath it. A
-    ability that is missing was not shown."""
+    """How the run showed each ability of the driver: observed, asked or forced. If an ability is missing, the
+    run did not show it."""
     releases: tuple[ReleaseView, ...] = ()
     """What kubelets of each release show of the same reports: an entry for each prepared device and release."""
 

@@ -107,9 +107,9 @@ def _report(path: Path, data: bytes) -> Report | RunReport:
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{path} is no complete JSON file: {one_line(str(error))}", _HINT) from None
+        raise ConfigurationError(f"{path} is not a complete JSON file ({one_line(str(error))})", _HINT) from None
     if not isinstance(content, dict):
-        raise ConfigurationError(f"{path} has no JSON object", _HINT)
+        raise ConfigurationError(f"{path} must contain a JSON object", _HINT)
     format_ = content.get("format", content.get("report"))
     if format_ not in (FORMAT, RUN_FORMAT):
         formats = f"{FORMAT} or {RUN_FORMAT}"

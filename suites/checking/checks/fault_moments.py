@@ -28,7 +28,7 @@ _FIRST = 5.0
 @fault_check(
     "FAULT-08",
     "fault-during-prepare",
-    fix="Report health from a goroutine or thread of its own, without the lock that NodePrepareResources holds.",
+    fix="Report health from a separate goroutine or thread, without the lock that NodePrepareResources holds.",
 )
 def break_is_reported_during_prepare(episode: Episode) -> Finding | None:
     """A break while NodePrepareResources is pending is reported in time."""

@@ -37,7 +37,7 @@ def advertised_preference_is_served(evidence: Evidence) -> Finding:
 @resource_check(
     "DEVPLUGIN-17",
     _PREFERRED,
-    fix="Choose allocation_size devices of available_deviceIDs, first those of must_include_deviceIDs, each once.",
+    fix="Choose allocation_size different devices of available_deviceIDs, those of must_include_deviceIDs first.",
     reads=_READS,
 )
 def preferred_devices_are_as_requested(evidence: Evidence) -> Finding:
