@@ -11,7 +11,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.manager.gates import Gates
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
-from drahealth.proto.events import Observe, ignore
+from drahealth.proto.events import Observe, StatusWritten, ignore
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.api_servers.root_directory import objects_folder, port_in
 from drahealth.suites.targets.api_servers.server import ALL_ON
@@ -78,6 +78,9 @@ class MemoryApiServer:
 
     def check(self) -> None:
         """Nothing: it has no process."""
+
+    def status_writes(self, namespace: str) -> list[StatusWritten]:
+        return []
 
     async def down(self) -> None:
         self.api.down()

@@ -17,14 +17,17 @@ from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.cluster.clients.static_kubeconfig import static_kubeconfig
 from drahealth.fakes.program.atomic import replace_file
 from drahealth.manager.gates import Gates
+from drahealth.proto.events import StatusWritten
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.api_servers.root_directory import data_folder, port_in
 from drahealth.suites.targets.api_servers.server import ALL_ON
+from drahealth.suites.targets.audit import AuditLog
 from drahealth.suites.targets.gates import feature_gates
 from drahealth.suites.targets.kubelet.binaries.ensure import ensure
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, Binaries
 from drahealth.suites.targets.kubelet.node import credentials
 from drahealth.suites.targets.kubelet.node.api_probe import ApiProbe
+from drahealth.suites.targets.kubelet.node.certificates import ADMIN_USER
 from drahealth.suites.targets.kubelet.node.control_plane import DELETION_ONLY, ControlPlane
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.ports import Reservation
@@ -41,13 +44,18 @@ _LOCK_LIMIT = 10.0
 
 
 class RealApiServer:
-    """Implements `server.ApiServerProcess`. Its processes end with `stop`, or when this process ends in any way."""
+    """Implements `server.ApiServerProcess`. Its processes end with `stop`, or when this process ends in any way.
 
-    def __init__(self, binaries: Binaries, root: Path, gates: Gates = ALL_ON) -> None:
+    `audit` logs the writes of Pod statuses; only then `status_writes` returns any.
+    """
+
+    def __init__(self, binaries: Binaries, root: Path, gates: Gates = ALL_ON, *, audit: bool = False) -> None:
         self._binaries = binaries
         self._path = root / "kubeconfig"
         self._layout = Layout(data_folder(root))
         self._gates = gates
+        self._audits = audit
+        self._audit = AuditLog(self._layout.audit_log, ADMIN_USER)  # the only user, also of the reference
         self._is_down = False
         self._parts: tuple[ControlPlane, ApiProbe] | None = None
         self._client: KubeClient | None = None
@@ -81,6 +89,9 @@ class RealApiServer:
 
     def check(self) -> None:
         check(self._processes())
+
+    def status_writes(self, namespace: str) -> list[StatusWritten]:
+        return self._audit.status_writes(namespace)
 
     async def down(self) -> None:
         if not self._is_down:
@@ -117,7 +128,9 @@ class RealApiServer:
         stack.push_async_callback(keeper.close, remove=False)
         probe = ApiProbe(server, token)
         stack.push_async_callback(probe.close)
-        control_plane = ControlPlane(keeper, self._binaries, layout, port.port, clients=DELETION_ONLY)
+        control_plane = ControlPlane(
+            keeper, self._binaries, layout, port.port, clients=DELETION_ONLY, audit=self._audits
+        )
         self._parts = control_plane, probe
         await control_plane.start(self._gates_by_name())
         await until(lambda: _ready(probe), self._processes(), "the API server to be ready", START_LIMIT)
@@ -144,7 +157,7 @@ class RealApiServer:
 
 
 def real_api_servers(
-    kubernetes: str | None = None, progress: Progress = silent, gates: Gates = ALL_ON
+    kubernetes: str | None = None, progress: Progress = silent, gates: Gates = ALL_ON, *, audit: bool = False
 ) -> Callable[[Path], RealApiServer]:
     """Makes API servers of this release for a root directory each; None stands for the default.
 
@@ -152,7 +165,7 @@ def real_api_servers(
     ConfigurationError for an unknown release, HarnessError if the programs cannot be got.
     """
     binaries = ensure(kubernetes or DEFAULT_VERSION, progress)
-    return lambda root: RealApiServer(binaries, root, gates)
+    return lambda root: RealApiServer(binaries, root, gates, audit=audit)
 
 
 async def _ready(probe: ApiProbe) -> bool:

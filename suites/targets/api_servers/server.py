@@ -5,6 +5,7 @@ from typing import Protocol
 
 from drahealth.fakes.cluster.list_watch import ControlPlaneApi
 from drahealth.manager.gates import Gates
+from drahealth.proto.events import StatusWritten
 
 ALL_ON = Gates()
 
@@ -30,6 +31,11 @@ class ApiServerProcess(Protocol):
 
     def check(self) -> None:
         """Raises HarnessError if it has ended unexpectedly."""
+
+    def status_writes(self, namespace: str) -> list[StatusWritten]:
+        """The writes of Pod statuses in this namespace since the last call for it. A server that sends each write to
+        an observer returns none.
+        """
 
     async def down(self) -> None:
         """Ends all watches and refuses all calls until `up`. Harmless on a server that is down."""

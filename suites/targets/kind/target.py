@@ -92,7 +92,8 @@ class KindTarget:
                 raise
 
     async def observe_writes(self, namespace: str, observe: Observe) -> None:
-        """Nothing: the API server of the cluster is not asked for them."""
+        for write in await self._nodes.status_writes(namespace):
+            observe(write)
 
     async def leave(self) -> None:
         if self._lock:

@@ -22,7 +22,7 @@ from drahealth.fakes.cluster.api import NODES, Api
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.cache import default_root
 from drahealth.suites.targets.engine.engine import Engine
-from drahealth.suites.targets.pods.packages import Interpreter, digest, ensure_packages, requirements
+from drahealth.suites.targets.pods.packages import UNUSED, Interpreter, digest, ensure_packages, requirements
 from drahealth.suites.targets.progress import Progress
 
 DEFAULT_BASE = "python:3.11-slim"
@@ -46,7 +46,8 @@ async def ensure_image(engine: Engine, *, named: str | None, base: str | None, p
         await _ensure_there(engine, named, progress, "The fake driver's image", "--driver-image")
         return named
     base, needed = base or DEFAULT_BASE, requirements()
-    tag = f"{REPOSITORY}:{metadata.version('drahealth')}-{digest([base, *needed, *_contents()])}".replace("+", ".")
+    content = digest([base, *needed, *UNUSED, *_contents()])
+    tag = f"{REPOSITORY}:{metadata.version('drahealth')}-{content}".replace("+", ".")
     if await engine.image_id(tag) is None:
         await _build(engine, tag, base, needed, progress)
     return tag

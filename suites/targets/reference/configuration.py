@@ -63,7 +63,7 @@ class ReferenceConfiguration:
             from drahealth.suites.targets.api_servers.real import real_api_servers
 
             # Before any loop runs: a build takes minutes, and Ctrl-C ends it at once.
-            make_server = real_api_servers(self.kubernetes, launch.progress)
+            make_server = real_api_servers(self.kubernetes, launch.progress, audit=True)
         return ReferenceTarget(
             self.profile,
             processes=self.driver == "process",

@@ -129,7 +129,8 @@ class ReferenceTarget:
         """Nothing: no admission plugin asks for anything."""
 
     async def observe_writes(self, namespace: str, observe: Observe) -> None:
-        """Nothing: an API server in memory sends each write at once; a real one is not asked for them."""
+        for write in self._server.status_writes(namespace):
+            observe(write)
 
     async def leave(self) -> None:
         """Nothing: no other process uses the node."""

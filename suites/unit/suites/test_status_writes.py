@@ -9,7 +9,7 @@ import pytest
 from drahealth.fakes.cluster.pod_status import status_seen
 from drahealth.proto.events import StatusWritten
 from drahealth.suites.judging import status_writes
-from drahealth.suites.targets.kubelet.node.audit import AuditLog, status_write
+from drahealth.suites.targets.audit import AuditLog, status_write
 from drahealth.suites.unit.suites.histories import history, pod
 
 

@@ -159,14 +159,15 @@ class ClusterMaker:
         engine, image = kind.engine, self._image
         if self._options.driver_image or not await has_image(client, names, image):
             await kind.load(image, name, self._progress)
+        nodes = KindNodes(engine, control_plane, names, client)
+        self._progress(f"Preparing the cluster {name}")
         if self._options.reuse:
-            self._progress(f"Preparing the cluster {name}")
             await reuse.tidy(client)
             self._ends.push_async_callback(remove, client, self._progress)
-            nodes = KindNodes(engine, control_plane, names, client)
             self._ends.push_async_callback(nodes.restore)
             self._ends.callback(self._progress, f"Restoring the cluster {name}")
             await nodes.set_gates(self._gates)
+        await nodes.audit_status_writes()
         pods = await deploy(client, image, self._progress)
         proxied = await client.connection.call("GET", f"/api/v1/nodes/{control_plane}/proxy/configz")
         return PreparedCluster(

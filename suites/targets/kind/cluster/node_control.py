@@ -1,16 +1,19 @@
-"""Commands to the nodes of a kind cluster: restart kubelets, set feature gates, stop the API server.
+"""Commands to the nodes of a kind cluster: restart kubelets, set feature gates, stop and audit the API server.
 
 Kubelets and the API server are killed, as in a crash. A graceful end of the API server would take up to a minute.
 """
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from drahealth.fakes.cluster.api import NODES, PODS, ApiError, Kind
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.proto.events import StatusWritten
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.audit import POLICY, status_write
 from drahealth.suites.targets.engine.engine import Engine
 from drahealth.suites.targets.kind.cluster import node_files, node_scripts
 from drahealth.suites.targets.node_readiness import speaks_since, takes_pods
@@ -64,11 +67,30 @@ class KindNodes:
             if await self._all_have(gates, kubelet):
                 return
             await self._stage(gates, kubelet)
-            await self._change(node_scripts.APPLY)
+            await self._change(node_scripts.APPLY, self._nodes)
         has = partial(self._has, gates, _API_SERVER)
         await self._until(has, "the API server to have its gates", self._control_plane, api=True)
         for node in self._nodes:
             await self._until(partial(self._has, kubelet, _kubelet(node)), f"the kubelet of {node} to have them", node)
+
+    async def audit_status_writes(self) -> None:
+        """Adds an audit log of the writes of Pod statuses to the API server, and restarts it unless it has that log.
+
+        Raises HarnessError.
+        """
+        manifest = await self.read(self._control_plane, node_files.API_SERVER_MANIFEST)
+        if node_files.is_audited(manifest):
+            return
+        with _told("The audit log of the API server cannot be set up"):
+            text = node_files.audited_manifest(manifest, await self._static_pod_uid())
+            await self.write(self._control_plane, node_files.AUDIT_POLICY, json.dumps(POLICY))
+            await self.write(self._control_plane, node_scripts.STAGED_MANIFEST, text)
+            await self._change(node_scripts.APPLY, [self._control_plane])
+
+    async def status_writes(self, namespace: str) -> list[StatusWritten]:
+        """The writes of Pod statuses in this namespace by kubelets, as far as the audit log has them."""
+        entries = await self._sh(self._control_plane, node_scripts.AUDIT_LOG, namespace)
+        return [write for line in entries.splitlines() for write in status_write(json.loads(line))]
 
     async def stop_api_server(self) -> None:
         """Removes its manifest and kills it. Pauses the scheduler and the controllers until it starts."""
@@ -84,9 +106,9 @@ class KindNodes:
             await self._restart_leaders()
 
     async def restore(self) -> None:
-        """Undoes all changes of `set_gates` on these nodes, by any process: restores the original files."""
+        """Undoes changes of gates and of the audit log, by any process: restores the original files of the nodes."""
         with _told("What was changed on the nodes cannot be undone"):
-            await self._change(node_scripts.RESTORE)
+            await self._change(node_scripts.RESTORE, self._nodes)
 
     async def read(self, node: str, path: str) -> str:
         """The content of a file."""
@@ -122,10 +144,10 @@ class KindNodes:
                 f"the API server of {self._control_plane} is not a static pod", "use a cluster that kind made"
             ) from None
 
-    async def _change(self, script: str) -> None:
-        """Runs it on every node, and waits until the nodes with a restarted component are Ready."""
-        done = await asyncio.gather(*(self._sh(node, script) for node in self._nodes))
-        changed = {node: float(since) for node, since in zip(self._nodes, done, strict=True) if since}
+    async def _change(self, script: str, nodes: Sequence[str]) -> None:
+        """Runs it on these nodes, and waits until those with a restarted component are Ready."""
+        done = await asyncio.gather(*(self._sh(node, script) for node in nodes))
+        changed = {node: float(since) for node, since in zip(nodes, done, strict=True) if since}
         for node, since in changed.items():
             await self._until_served(node, since)
         if self._control_plane in changed:

@@ -7,7 +7,12 @@ While the API server is stopped, the scheduler and the controllers are paused (S
 the kubelet would wait 10 s or more before it restarts them.
 """
 
-from drahealth.suites.targets.kind.cluster.node_files import API_SERVER, API_SERVER_MANIFEST, KUBELET_CONFIG
+from drahealth.suites.targets.kind.cluster.node_files import (
+    API_SERVER,
+    API_SERVER_MANIFEST,
+    AUDIT_POLICY,
+    KUBELET_CONFIG,
+)
 
 STATE = "/etc/kubernetes/drahealth"
 """It holds `staged`, new files; `original`, the files before the first change; and `away`, the manifest of the API
@@ -107,7 +112,7 @@ if [ -e {STATE}/original/{API_SERVER}.yaml ] || [ -e {STATE}/original/kubelet.ya
 else
   systemctl is-active --quiet kubelet || start_kubelet
 fi
-rm -rf {STATE}
+rm -rf {STATE} {AUDIT_POLICY}
 """
 """Restores the original files and starts a stopped kubelet. Prints the time of the start, or nothing without a
 change."""
@@ -124,4 +129,19 @@ KUBELET_LOG = "journalctl -u kubelet -n 20 --no-pager -o cat 2>&1"
 API_SERVER_LOG = f"""
 newest=$(ls -t /var/log/pods/kube-system_{API_SERVER}-*/{API_SERVER}/*.log 2>/dev/null | head -n 1)
 [ -n "$newest" ] && tail -n 20 "$newest" | cut -d ' ' -f 4-
+"""
+
+AUDIT_LOG = f"""
+for log in /var/log/pods/kube-system_{API_SERVER}-*/{API_SERVER}/*.log*; do
+  if [ -e "$log" ]; then cat "$log"; fi
+done | awk -v wanted="\\"namespace\\":\\"$1\\"" '
+$2 != "stdout" {{ next }}
+{{ whole = begun substr($0, index($0, " " $3 " ") + 3) }}
+$3 == "P" {{ begun = whole; next }}
+{{ begun = ""; if (index(whole, wanted)) print whole }}'
+"""
+"""Prints the entries of the audit log that name the namespace that is its argument.
+
+The log is the standard output of the API server. The container runtime splits long lines: `P` marks a part that
+continues in the next line. The kubelet keeps the logs of the last two containers.
 """

@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.audit import AuditLog
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node import credentials, kubelet, logs
-from drahealth.suites.targets.kubelet.node.audit import AuditLog
 from drahealth.suites.targets.kubelet.node.component_gates import ComponentGates
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.parts import Parts

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from drahealth.suites.targets.audit import POLICY
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node import credentials
-from drahealth.suites.targets.kubelet.node.audit import POLICY
 from drahealth.suites.targets.kubelet.node.component_gates import ComponentGates
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.processes import Keeper, Process

@@ -54,6 +54,7 @@ class KindNode:
         self.root = root
         self.manifest = root / NODE / "etc/kubernetes/manifests/kube-apiserver.yaml"
         self.config = root / NODE / "var/lib/kubelet/config.yaml"
+        self.policy = root / NODE / "etc/kubernetes/pki/drahealth-audit-policy.json"
         self.back = True
         self.leases = 1
         """How often the scheduler has made its lease."""
@@ -78,6 +79,12 @@ class KindNode:
     async def stop(self) -> None:
         await self.client.close()
         await self.server.close()
+
+    def log(self, name: str, *lines: str) -> None:
+        """A log of the API server's container. Each line is a stream, a flag and a text."""
+        path = self.root / NODE / "var/log/pods" / f"kube-system_kube-apiserver-{NODE}_0815" / "kube-apiserver" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"2026-01-01T00:00:00.000000001Z {line}\n" for line in lines))
 
     def restarts(self) -> int:
         calls = self.root / "calls"
@@ -113,6 +120,13 @@ class KindNode:
             return web.json_response({"metadata": {"annotations": {"kubernetes.io/config.hash": "0815"}}})
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now}
         return web.json_response({"spec": {}, "status": {"conditions": [ready]}})
+
+
+def entry(code: int = 200, message: str = "", namespace: str = "n") -> dict[str, Any]:
+    """An entry of the audit log about a write of a Pod status by a kubelet."""
+    written = {"resource": "pods", "namespace": namespace, "name": "pod-1", "uid": "u", "subresource": "status"}
+    status = {"code": code, "message": message}
+    return {"user": {"username": "system:node:x"}, "objectRef": written, "responseStatus": status}
 
 
 def _metrics(text: str, sign: str) -> web.Response:

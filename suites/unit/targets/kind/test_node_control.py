@@ -1,6 +1,8 @@
 """Kubelets restarted and gates set by commands in nodes' containers."""
 
 import asyncio
+import json
+import re
 import signal
 import stat
 from collections.abc import AsyncIterator
@@ -9,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.audit import POLICY
 from drahealth.suites.targets.engine.engine import Engine
 from drahealth.suites.targets.kind.cluster import node_control
 from drahealth.suites.targets.kind.cluster.node_control import KindNodes
 from drahealth.suites.unit.endings import PATIENCE
-from drahealth.suites.unit.targets.kind.kind_node import CONFIG, MANIFEST, NODE, KindNode
+from drahealth.suites.unit.targets.kind.kind_node import CONFIG, MANIFEST, NODE, KindNode, entry
 
 
 @pytest.fixture
@@ -43,6 +46,31 @@ async def test_gates_of_the_two_sides_may_differ(node: KindNode, nodes: KindNode
     await nodes.set_gates({"GateA": False}, {"GateA": True})
     assert "--feature-gates=GateA=false" in node.manifest.read_text()
     assert "GateA: true" in node.config.read_text()
+
+
+async def test_the_api_server_gets_an_audit_log_once_and_loses_it_at_the_end(node: KindNode, nodes: KindNodes) -> None:
+    await nodes.audit_status_writes()
+    await nodes.set_gates({"GateA": False})
+    await nodes.audit_status_writes()
+    assert re.findall(r"--(?:audit-log-path|feature-gates)=[^\s,\]]+", node.manifest.read_text()) == [
+        "--audit-log-path=-",
+        "--feature-gates=GateA=false",
+    ]
+    assert (json.loads(node.policy.read_text()), node.restarts()) == (POLICY, 2)
+    await nodes.restore()
+    assert (node.manifest.read_text(), node.policy.exists()) == (MANIFEST, False)
+
+
+async def test_the_writes_of_a_namespace_are_read_from_the_logs_of_the_api_server(
+    node: KindNode, nodes: KindNodes
+) -> None:
+    assert await nodes.status_writes("n") == []
+    whole = json.dumps(entry(422, "Too long"), separators=(",", ":"))
+    other = json.dumps(entry(namespace="other"), separators=(",", ":"))
+    node.log("0.log", "stderr F " + whole, "stdout F " + other, "stdout P " + whole[:30], "stdout F " + whole[30:])
+    node.log("1.log", "stdout F " + json.dumps(entry(), separators=(",", ":")))
+    rejected, accepted = await nodes.status_writes("n")
+    assert (rejected.error, accepted.error, accepted.changed) == ("Too long", "", True)
 
 
 async def test_a_stopped_api_server_is_killed_and_started_with_its_manifest(node: KindNode, nodes: KindNodes) -> None:

@@ -5,7 +5,13 @@ import re
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kind.cluster.node_files import api_server_manifest, enabled, kubelet_config
+from drahealth.suites.targets.kind.cluster.node_files import (
+    api_server_manifest,
+    audited_manifest,
+    enabled,
+    is_audited,
+    kubelet_config,
+)
 
 MANIFEST = """apiVersion: v1
 kind: Pod
@@ -62,6 +68,12 @@ def test_flags_may_be_in_the_arguments_of_the_container() -> None:
 def test_setting_the_same_gates_again_changes_nothing() -> None:
     once = api_server_manifest(manifest(), {"A": False}, "first")
     assert api_server_manifest(once, {"A": False}, "second") == once
+
+
+def test_an_audit_log_on_standard_output_replaces_another_one() -> None:
+    changed = audited_manifest(manifest("--audit-log-path=/var/log/audit"), "0815")
+    assert re.findall(r"--audit-log-path=(\S+)", changed)[-1] == "-"
+    assert (is_audited(changed), is_audited(manifest())) == (True, False)
 
 
 @pytest.mark.parametrize("gates", ["", "featureGates: null\n", "featureGates:\n  A: true\n  C: true\n"])

@@ -16,7 +16,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.engine.engine import Engine
 from drahealth.suites.targets.pods.image import DEFAULT_BASE, REPOSITORY, ensure_image, has_image
-from drahealth.suites.targets.pods.packages import NEEDED, Interpreter, ensure_packages, refusal, requirements
+from drahealth.suites.targets.pods.packages import NEEDED, UNUSED, Interpreter, ensure_packages, refusal, requirements
 from drahealth.suites.targets.progress import silent
 
 _DOCKER = """#!/bin/sh
@@ -50,11 +50,12 @@ _VERSIONS = {
 }
 
 
-def wheel(folder: Path, name: str, version: str) -> None:
-    """A package with one module."""
+def wheel(folder: Path, name: str, version: str, *modules: str) -> None:
+    """A package with one module, or with these."""
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
         info = f"{name}-{version}.dist-info"
-        archive.writestr(f"{name}.py", "")
+        for module in modules or (f"{name}.py",):
+            archive.writestr(module, "")
         archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         archive.writestr(f"{info}/RECORD", "")
@@ -179,6 +180,24 @@ async def test_a_failed_fetch_of_packages_leaves_nothing(world: World) -> None:
     with pytest.raises(HarnessError, match=r"pip cannot get the packages .*No matching distribution found for nowhere"):
         await ensure_packages(cache, Interpreter("3.11", "x86_64"), ["nowhere"], silent)
     assert list(cache.iterdir()) == []
+
+
+async def test_the_typed_kubernetes_client_is_left_out(world: World) -> None:
+    cache = world.root / "own"
+    cache.mkdir()
+    modules = ["kubernetes/aio/client/api/__init__.py", "kubernetes/aio/client/api/core_v1_api.py"]
+    wheel(world.root / "index", "kubernetes", "99.1", *modules, "kubernetes/aio/client/api_client.py")
+    folder = await ensure_packages(cache, Interpreter("3.11", "x86_64"), ["kubernetes"], silent)
+    found = {path.relative_to(folder).as_posix() for path in (folder / "kubernetes").rglob("*.py")}
+    assert found == {"kubernetes/aio/client/api/__init__.py", "kubernetes/aio/client/api_client.py"}
+
+
+def test_the_drivers_process_needs_no_module_that_is_left_out() -> None:
+    programs = "drahealth.fakes.serve.session_process, drahealth.fakes.cluster.clients.kube_client"
+    loaded = f"import sys, kubernetes.aio.dynamic, {programs}; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()
+    left_out = tuple(f"{part.replace('/', '.')}." for part in UNUSED)
+    assert [name for name in found if name.startswith(left_out)] == []
 
 
 async def test_packages_are_kept_by_python_and_architecture(world: World) -> None:

@@ -25,15 +25,18 @@ POLICY = {
 }
 """The policy of the API server, of kind audit.k8s.io/v1 Policy."""
 
+KUBELETS = "system:node:"
+"""The beginning of the names of kubelets."""
 _INVALID = (400, 413, 422)
 """Codes of requests that are wrong in themselves. Conflicts, for example, are not."""
 
 
 class AuditLog:
-    """The audit log at `path`, one JSON object a line."""
+    """The audit log at `path`, one JSON object a line. `writer` begins the names of the users that are kubelets."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, writer: str = KUBELETS) -> None:
         self._path = path
+        self._writer = writer
         self._read = 0
         self._writes: defaultdict[str, list[StatusWritten]] = defaultdict(list)
 
@@ -52,18 +55,18 @@ class AuditLog:
                     return  # the API server is writing it
                 self._read += len(line)
                 entry = json.loads(line)
-                self._writes[entry["objectRef"].get("namespace", "")] += status_write(entry)
+                self._writes[entry["objectRef"].get("namespace", "")] += status_write(entry, self._writer)
 
 
-def status_write(entry: dict[str, Any]) -> Iterator["StatusWritten"]:
-    """The write that an entry of the log describes, if a kubelet made it.
+def status_write(entry: dict[str, Any], writer: str = KUBELETS) -> Iterator["StatusWritten"]:
+    """The write that an entry of the log describes, if a kubelet made it. `writer` as in `AuditLog`.
 
     Kubelets do not send unchanged statuses, so each accepted write counts as a change.
     """
     from drahealth.proto.events import StatusWritten  # an API server can start before this is imported
 
     code = entry.get("responseStatus", {}).get("code", 0)
-    if not entry["user"]["username"].startswith("system:node:") or (code >= 300 and code not in _INVALID):
+    if not entry["user"]["username"].startswith(writer) or (code >= 300 and code not in _INVALID):
         return
     target, error = entry["objectRef"], entry["responseStatus"].get("message", "") if code >= 300 else ""
     yield StatusWritten(target.get("name", ""), target.get("uid", ""), not error, error)
