@@ -135,6 +135,11 @@ def field_names(value: object, path: str = "") -> frozenset[str]:
     return frozenset().union(*(field_names(one, f"{path}.{name}") for name, one in value.items()))
 
 
+def without_resources(pod: Object) -> Object:
+    """The status of a Pod object without `resources`. On cgroup v1 a kubelet removes a limit after the end (B-35)."""
+    return {key: value for key, value in pod["status"].items() if key != "resources"}
+
+
 def without_health(pod: Object) -> Object:
     """The status of a Pod object without each allocatedResourcesStatus."""
     status = {key: value for key, value in pod["status"].items() if key != _FIELD}

@@ -59,6 +59,10 @@ class Pod:
         """The newest status that the client received."""
         return self.node.latest(self.uid)
 
+    def statuses(self) -> list[StatusSeen]:
+        """All statuses that the client received, each change once."""
+        return [seen for seen in self.node.history.of(StatusSeen) if seen.uid == self.uid]
+
     async def version(self) -> str:
         """The resourceVersion of the Pod object. Each write that changes it has a new one."""
         return str((await self.object())["metadata"]["resourceVersion"])
