@@ -64,10 +64,26 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("status",)
+    __slots__ = ("status", "runtime_handlers")
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_HANDLERS_FIELD_NUMBER: _ClassVar[int]
     status: RuntimeStatus
-    def __init__(self, status: _Optional[_Union[RuntimeStatus, _Mapping]] = ...) -> None: ...
+    runtime_handlers: _containers.RepeatedCompositeFieldContainer[RuntimeHandler]
+    def __init__(self, status: _Optional[_Union[RuntimeStatus, _Mapping]] = ..., runtime_handlers: _Optional[_Iterable[_Union[RuntimeHandler, _Mapping]]] = ...) -> None: ...
+
+class RuntimeHandler(_message.Message):
+    __slots__ = ("name", "features")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    features: RuntimeHandlerFeatures
+    def __init__(self, name: _Optional[str] = ..., features: _Optional[_Union[RuntimeHandlerFeatures, _Mapping]] = ...) -> None: ...
+
+class RuntimeHandlerFeatures(_message.Message):
+    __slots__ = ("user_namespaces",)
+    USER_NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    user_namespaces: bool
+    def __init__(self, user_namespaces: bool = ...) -> None: ...
 
 class RuntimeStatus(_message.Message):
     __slots__ = ("conditions",)

@@ -158,3 +158,13 @@ async def test_health_changes_nothing_else_in_the_status_and_no_other_pod(node: 
     with node.judging("STATUS-17", "a pod without the device is not written"):
         expected = untouched["metadata"]["resourceVersion"]
         node.check(version == expected, f"resource version {expected} of pod {other_pod.name}", version)
+
+
+@scenario("STATUS-01")
+async def test_a_pod_in_a_user_namespace_of_its_own_shows_the_health_of_its_devices(node: Node) -> None:
+    driver, plugin = await node.driver(), await node.device_plugin()
+    pod = await node.running_pod((await node.claim(driver))["gpu"], plugin.request(), hostUsers=False)
+    await driver.gpus[0].becomes(Health.UNHEALTHY, message="in a user namespace")
+    await pod.shows(driver.gpus[0], Health.UNHEALTHY, message="in a user namespace")
+    await plugin.gpus[0].becomes(Health.UNHEALTHY)
+    await pod.shows(plugin.gpus[0], Health.UNHEALTHY)

@@ -19,7 +19,7 @@ from drahealth.suites.errors import reject_old_arguments
 from drahealth.suites.judging import invariants
 from drahealth.suites.judging.ledger import KnownIssue
 from drahealth.suites.story import manifests
-from drahealth.suites.story.claims import Claim, Claims, Use
+from drahealth.suites.story.claims import Claim, Claims
 from drahealth.suites.story.cleanup import Cleanup
 from drahealth.suites.story.device_plugin import DevicePlugin, PluginGpu
 from drahealth.suites.story.disruptions import Disruptions
@@ -258,26 +258,22 @@ class Node(Disruptions):
         restart_codes: Sequence[int] = (),
         limits: Mapping[str, str] = MappingProxyType({}),
         bound: bool = False,
+        **fields: Any,
     ) -> Pod:
         """Create a pod; do not wait for it. Its container `main` uses `uses`, unless `containers` replaces it.
 
         Containers that exit with one of the `restart_codes` are restarted by their own rule, and after no other exit.
         Sidecars start before the init containers, which run to completion. No container uses the `unused` claims. Each
         container has the `limits`, such as of cpu and memory. With `bound` the manifest names the node, so that no
-        scheduler reserves the claims for the pod.
+        scheduler reserves the claims for the pod. `fields` are further fields of the Pod's spec, such as `hostUsers`.
         """
         self._names += 1
-        users = PodUses(
-            {n: [_use(u) for u in used] for n, used in (containers or {"main": uses}).items()},
-            {n: [_use(u) for u in used] for n, used in (init or {}).items()},
-            {n: [_use(u) for u in used] for n, used in (sidecars or {}).items()},
-            unused,
-        )
+        users = PodUses.of(containers or {"main": uses}, init or {}, sidecars or {}, unused)
         name, image = f"pod-{self._names}", self.target.workload_image
         sources = {claim.name: await self.claims.source(claim) for claim in users.claims}
         options: dict[str, Any] = {"command": command, "restart": restart, "restart_codes": restart_codes}
         manifest = pod_manifest(self.namespace, name, users, sources, image=image, limits=limits, **options)
-        manifest["spec"] |= {"nodeName": self.target.node_name} if bound else {}
+        manifest["spec"] |= {"nodeName": self.target.node_name, **fields} if bound else fields
         created = await self.target.api.create(PODS, manifest)
         return Pod(self, name, created["metadata"]["uid"], users)
 
@@ -401,7 +397,3 @@ _ADMIN = {"resource.kubernetes.io/admin-access": "true"}
 
 def _gpus(count: int) -> tuple[str, ...]:
     return tuple(f"gpu-{number}" for number in range(count))
-
-
-def _use(used: Used | Claim) -> Used:
-    return Use(used) if isinstance(used, Claim) else used

@@ -23,6 +23,20 @@ class PodUses:
     sidecars: Mapping[str, Sequence[Used]] = field(default_factory=dict)
     unused: Sequence[Claim] = ()
 
+    @classmethod
+    def of(
+        cls,
+        containers: Mapping[str, Sequence[Used | Claim]],
+        init: Mapping[str, Sequence[Used | Claim]],
+        sidecars: Mapping[str, Sequence[Used | Claim]],
+        unused: Sequence[Claim],
+    ) -> "PodUses":
+        """The uses, where a claim stands for the whole claim."""
+        regular, initial, kept = (
+            {n: [_use(u) for u in used] for n, used in kind.items()} for kind in (containers, init, sidecars)
+        )
+        return cls(regular, initial, kept, unused)
+
     @property
     def claims(self) -> list[Claim]:
         """All claims of the pod, each once."""
@@ -90,3 +104,7 @@ def _container(
     resources = {"claims": claims, "limits": {**limits, **devices}}
     spec: dict[str, Any] = {"name": name, "image": image, "resources": resources}
     return {**spec, "command": list(command)} if command else spec
+
+
+def _use(used: Used | Claim) -> Used:
+    return Use(used) if isinstance(used, Claim) else used

@@ -246,8 +246,10 @@ def _version(request: cri.VersionRequest) -> cri.VersionResponse:
 
 
 def _status(request: cri.StatusRequest) -> cri.StatusResponse:
+    """The runtime is ready. Pods can have user namespaces of their own, because no process has to be put into one."""
     conditions = [cri.RuntimeCondition(type=name, status=True) for name in ("RuntimeReady", "NetworkReady")]
-    return cri.StatusResponse(status=cri.RuntimeStatus(conditions=conditions))
+    default = cri.RuntimeHandler(features=cri.RuntimeHandlerFeatures(user_namespaces=True))
+    return cri.StatusResponse(status=cri.RuntimeStatus(conditions=conditions), runtime_handlers=[default])
 
 
 def _runtime_config(request: cri.RuntimeConfigRequest) -> cri.RuntimeConfigResponse:

@@ -73,6 +73,11 @@ async def test_the_runtime_is_ready_and_says_how_it_works(call: Call) -> None:
     assert (await call(methods.RUNTIME_CONFIG)).linux.cgroup_driver == cri.CGROUPFS
 
 
+async def test_pods_can_have_user_namespaces_of_their_own(call: Call) -> None:
+    handlers = (await call(methods.STATUS)).runtime_handlers
+    assert [(handler.name, handler.features.user_namespaces) for handler in handlers] == [("", True)]
+
+
 async def test_sandbox_has_the_requested_configuration(call: Call) -> None:
     sandbox_id = await run_sandbox(call, network=cri.NODE)
     status = (await call(methods.POD_SANDBOX_STATUS, pod_sandbox_id=sandbox_id)).status
