@@ -1,6 +1,6 @@
 """A client that can watch from the revision of its list, to hold a complete and current copy of a kind."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import NamedTuple, Protocol
 
 from drahealth.fakes.cluster.api import Api, Kind, Object, WatchEvent
@@ -39,6 +39,9 @@ class ControlPlaneApi(ListWatch, Protocol):
 
     async def add_ephemeral_container(self, name: str, namespace: str, container: Object) -> None:
         """Adds an ephemeral container to a pod, as `kubectl debug` does; its name must be new in the pod."""
+
+    async def resize_pod(self, name: str, namespace: str, limits: Mapping[str, str]) -> None:
+        """Asks for other limits and requests of each container of a running pod, such as cpu (subresource `resize`)."""
 
     async def patch_status(self, kind: Kind, name: str, namespace: str, patch: Object) -> Object:
         """Changes the status by a strategic merge patch. Returns the object."""

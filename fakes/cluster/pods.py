@@ -1,5 +1,7 @@
 """Reads and changes pod objects for several fakes. Pure functions."""
 
+from collections.abc import Mapping
+
 from drahealth.fakes.cluster.api import Object
 
 
@@ -21,3 +23,14 @@ def with_condition(status: Object, kind: str, holds: bool, *, now: str, reason: 
     new |= {key: text for key, text in (("reason", reason), ("message", message)) if text}
     others = [condition for condition in conditions if condition["type"] != kind]
     return {**status, "conditions": [*others, new]}
+
+
+def resized(pod: Object, limits: Mapping[str, str]) -> Object:
+    """The pod with these limits of each container, and with equal requests."""
+
+    def sized(container: Object) -> Object:
+        old = container.get("resources") or {}
+        sizes = {key: {**(old.get(key) or {}), **limits} for key in ("limits", "requests")}
+        return {**container, "resources": {**old, **sizes}}
+
+    return {**pod, "spec": {**pod["spec"], "containers": [sized(one) for one in pod["spec"]["containers"]]}}

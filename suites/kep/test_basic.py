@@ -7,6 +7,7 @@ from drahealth.proto.values import MESSAGE_LIMIT, Health
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.pod_parts import without_health
+from drahealth.suites.story.workload import Pod
 
 
 @scenario(
@@ -168,3 +169,34 @@ async def test_a_pod_in_a_user_namespace_of_its_own_shows_the_health_of_its_devi
     await pod.shows(driver.gpus[0], Health.UNHEALTHY, message="in a user namespace")
     await plugin.gpus[0].becomes(Health.UNHEALTHY)
     await pod.shows(plugin.gpus[0], Health.UNHEALTHY)
+
+
+@scenario("DP-01")
+async def test_a_pod_whose_resize_is_deferred_shows_the_device_of_a_device_plugin(node: Node) -> None:
+    plugin = await node.device_plugin()
+    await node.running_pod(limits={"cpu": "10m"})  # the node has less than its whole cpu for any other pod
+    pod = await node.running_pod(plugin.request(), limits={"cpu": "10m"})
+    await pod.asks_for_all("cpu")
+    pod.still_shows(plugin.gpus[0], Health.HEALTHY)
+    await plugin.gpus[0].becomes(Health.UNHEALTHY)
+    await pod.shows(plugin.gpus[0], Health.UNHEALTHY)
+    await _ends_before_the_other(pod)
+
+
+@scenario("STATUS-01", needs=("resize-with-claims",))
+async def test_a_pod_whose_resize_is_deferred_shows_the_device_of_its_claim(node: Node) -> None:
+    driver = await node.driver()
+    await node.running_pod(limits={"cpu": "10m"})  # the node has less than its whole cpu for any other pod
+    pod = await node.running_pod((await node.claim(driver))["gpu"], limits={"cpu": "10m"})
+    await pod.shows(driver.gpus[0], Health.HEALTHY)
+    await pod.asks_for_all("cpu")
+    pod.still_shows(driver.gpus[0], Health.HEALTHY)
+    await driver.gpus[0].becomes(Health.UNHEALTHY, message="after the resize")
+    await pod.shows(driver.gpus[0], Health.UNHEALTHY, message="after the resize")
+    await _ends_before_the_other(pod)
+
+
+async def _ends_before_the_other(pod: Pod) -> None:
+    """Delete the pod first, so that no kubelet grants its resize when the other pod ends (N-10)."""
+    await pod.is_deleted()
+    await pod.is_gone()

@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from itertools import count
 from typing import Protocol
 
-from drahealth.fakes.cluster.api import CLAIMS, PODS, Object
+from drahealth.fakes.cluster.api import CLAIMS, NODES, PODS, Object
 from drahealth.fakes.cluster.containers.runtime import UnknownIdError
 from drahealth.fakes.cluster.scheduling.claims import is_allocated
 from drahealth.proto.event_text import format_event
@@ -73,17 +73,33 @@ class Pod:
 
     async def is_scheduled(self) -> None:
         """Wait until the pod has a node. A kubelet need not run."""
-        api, scheduled = self.node.target.api, False
+        is_so = await self._becomes(lambda pod: bool(pod["spec"].get("nodeName")))
+        self.node.check(is_so, f"pod {self.name} has a node", "no node")
+
+    async def asks_for_all(self, resource: str) -> None:
+        """Resize its containers to the node's whole amount of cpu or memory. Wait until the kubelet has seen it.
+
+        While another pod has some of the resource, the kubelet must defer the resize.
+        """
+        node, api = self.node, self.node.target.api
+        whole = (await api.get(NODES, node.target.node_name))["status"]["allocatable"][resource]
+        node.log(f"pod {self.name} is resized to {whole} {resource}, which is all of the node")
+        await api.resize_pod(self.name, node.namespace, {resource: whole})
+        wanted = (await self.object())["metadata"]["generation"]
+        is_so = await self._becomes(lambda pod: int(pod["status"].get("observedGeneration", 0)) >= wanted)
+        node.check(is_so, f"the status of pod {self.name} has the generation {wanted}", self)
+
+    async def _becomes(self, true: Callable[[Object], bool]) -> bool:
+        """Wait until this is true of the Pod object, as long as a pod may take to start."""
         with suppress(TimeoutError):
             async with (
                 asyncio.timeout(self.node.target.windows["start"]),
-                aclosing(api.watch(PODS, self.node.namespace)) as changes,
+                aclosing(self.node.target.api.watch(PODS, self.node.namespace)) as changes,
             ):
                 async for change in changes:
-                    pod = change.object
-                    if scheduled := pod["metadata"]["uid"] == self.uid and bool(pod["spec"].get("nodeName")):
-                        break
-        self.node.check(scheduled, f"pod {self.name} has a node", "no node")
+                    if change.object["metadata"]["uid"] == self.uid and true(change.object):
+                        return True
+        return False
 
     async def is_in_back_off(self) -> None:
         """Wait until every container is in CrashLoopBackOff."""

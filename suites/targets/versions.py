@@ -48,6 +48,10 @@ def missing_in(version: str) -> Mapping[Capability, str]:
         for capability, (gate, since) in _ON_SINCE.items()
         if minor < since
     }
+    if minor < 37:
+        off[Capability.RESIZE_WITH_CLAIMS] = (
+            f"the API server of Kubernetes 1.{minor} rejects a resize of a pod with claims"
+        )
     return {**off, **locked_in(version)}
 
 

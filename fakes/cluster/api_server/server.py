@@ -23,7 +23,7 @@ from drahealth.fakes.cluster.api_server.selected_changes import Matches, everyth
 from drahealth.fakes.cluster.api_server.storage import Storage, copied, fast_copy, key_of
 from drahealth.fakes.cluster.list_watch import Snapshot
 from drahealth.fakes.cluster.other_kinds import CRDS, custom_kinds
-from drahealth.fakes.cluster.pods import with_condition
+from drahealth.fakes.cluster.pods import resized, with_condition
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe, StatusWritten, ignore
 
@@ -207,6 +207,13 @@ class ApiServer:
         pod = self._stored(PODS, name, namespace)
         added = [*(pod["spec"].get("ephemeralContainers") or ()), container]
         self._put(PODS, {**pod, "spec": {**pod["spec"], "ephemeralContainers": added}})
+
+    async def resize_pod(self, name: str, namespace: str, limits: Mapping[str, str]) -> None:
+        """Changes limits and requests of each container in the spec of a pod."""
+        self._check_ready()
+        pod = self._stored(PODS, name, namespace)
+        metadata = {**pod["metadata"], "generation": pod["metadata"]["generation"] + 1}
+        self._put(PODS, {**resized(pod, limits), "metadata": metadata})
 
     # Internals
 

@@ -1,6 +1,6 @@
 """A client of any real API server that implements the same Protocols as the in-memory one."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from drahealth.fakes.cluster.api_server.strategies import check_shape, checked_n
 from drahealth.fakes.cluster.clients.access import Access, in_cluster
 from drahealth.fakes.cluster.clients.static_kubeconfig import static_access
 from drahealth.fakes.cluster.list_watch import Snapshot
+from drahealth.fakes.cluster.pods import resized
 
 if TYPE_CHECKING:
     from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
@@ -113,16 +114,28 @@ class KubeClient:
 
     async def add_ephemeral_container(self, name: str, namespace: str, container: Object) -> None:
         """Adds an ephemeral container to a pod. Reads the pod again after each 409 Conflict."""
+
+        def added(pod: Object) -> Object:
+            spec = {**pod["spec"], "ephemeralContainers": [*(pod["spec"].get("ephemeralContainers") or ()), container]}
+            return {**pod, "spec": spec}
+
+        await self._change_pod(name, namespace, "ephemeralcontainers", added)
+
+    async def resize_pod(self, name: str, namespace: str, limits: Mapping[str, str]) -> None:
+        """Asks for other limits and requests of each container. Reads the pod again after each 409 Conflict."""
+        await self._change_pod(name, namespace, "resize", lambda pod: resized(pod, limits))
+
+    async def _change_pod(self, name: str, namespace: str, part: str, change: Callable[[Object], Object]) -> None:
+        """Changes a subresource of the pod."""
         from tenacity import AsyncRetrying, retry_if_exception  # drivers in images do not need it
 
         path = _path(PODS, name, namespace)
 
-        async def add() -> None:
+        async def put() -> None:
             pod = await self._connection.call("GET", path)
-            spec = {**pod["spec"], "ephemeralContainers": [*(pod["spec"].get("ephemeralContainers") or ()), container]}
-            await self._connection.call("PUT", path + "/ephemeralcontainers", body={**pod, "spec": spec})
+            await self._connection.call("PUT", f"{path}/{part}", body=change(pod))
 
-        await AsyncRetrying(retry=retry_if_exception(_is_conflict))(add)
+        await AsyncRetrying(retry=retry_if_exception(_is_conflict))(put)
 
     async def wait_ready(self) -> None:
         """Waits until the server reports that it is ready."""

@@ -52,6 +52,7 @@ def pod_status(pod: Object, facts: PodFacts) -> Object:
     initial = [_init_status(one, _container_status(one, pod, facts)) for one in spec.get("initContainers") or ()]
     regular = [_container_status(one, pod, facts) for one in spec["containers"]]
     status = {"startTime": now, **old, "phase": _phase(regular, facts.is_over), "containerStatuses": regular}
+    status["observedGeneration"] = pod["metadata"].get("generation", 1)
     if initial:
         status["initContainerStatuses"] = initial
     if facts.health.pod:

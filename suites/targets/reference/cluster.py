@@ -26,6 +26,9 @@ from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe, ignore
 from drahealth.suites.targets.api_servers.server import ALL_ON, ApiServerProcess
 
+_SIZE = {"cpu": "8"}
+"""The amounts of the node. Its containers have no processes, so the pod worker grants any amount."""
+
 
 class ReferenceCluster:
     """A node named `name` whose kubelet has `root` as its root directory and syncs each pod every `resync` seconds.
@@ -96,7 +99,8 @@ class ReferenceCluster:
             node = await self.api.replace(NODES, {**node, "spec": {}})
         now = timestamp(self._clock.wall())
         ready = with_condition(node.get("status") or {}, "Ready", True, now=now, reason="KubeletReady")
-        await self.api.replace_status(NODES, {**node, "status": ready})
+        sizes = {"capacity": _SIZE, "allocatable": _SIZE}
+        await self.api.replace_status(NODES, {**node, "status": {**ready, **sizes}})
 
     async def wait(self) -> None:
         """Raises the error that ends a part of the control plane; none should end before `stop`."""

@@ -127,5 +127,15 @@ async def test_a_limit_is_a_request_where_none_is_given() -> None:
     assert pod["spec"]["containers"][0]["resources"]["requests"] == {"example.com/gpu": "1", "cpu": "1"}
 
 
+async def test_a_resize_changes_limits_and_requests_and_is_a_new_generation() -> None:
+    server = ApiServer()
+    resources = {"limits": {"example.com/gpu": "1", "cpu": "2"}, "requests": {"example.com/gpu": "1", "cpu": "1"}}
+    await server.create(PODS, {**POD, "spec": {"containers": [{"name": "main", "resources": resources}]}})
+    await server.resize_pod("train", "default", {"cpu": "8"})
+    pod, sizes = await server.get(PODS, "train", "default"), {"example.com/gpu": "1", "cpu": "8"}
+    assert pod["spec"]["containers"] == [{"name": "main", "resources": {"limits": sizes, "requests": sizes}}]
+    assert pod["metadata"]["generation"] == 2
+
+
 async def _until_the_end(server: ApiServer) -> list[WatchEvent]:
     return [event async for event in server.watch(PODS)]

@@ -53,6 +53,7 @@ def test_running_pod_has_a_complete_status() -> None:
     conditions = status.pop("conditions")
     assert status == {
         "phase": "Running",
+        "observedGeneration": 1,
         "startTime": NOW,
         "hostIP": "127.0.0.1",
         "podIP": "127.0.0.1",
@@ -158,3 +159,8 @@ def test_pods_own_entries_are_added_and_removed() -> None:
     entry = {"name": "claim:c", "resources": [{"resourceID": "gpu", "health": "Unhealthy", "message": "hot"}]}
     assert status["allocatedResourcesStatus"] == [entry]
     assert "allocatedResourcesStatus" not in status_of(container(0, "running"), pod={**POD, "status": status})
+
+
+def test_a_status_has_the_generation_of_the_pod_that_it_is_for() -> None:
+    pod = {**POD, "metadata": {**POD["metadata"], "generation": 2}}
+    assert status_of(container(0, "running"), pod=pod)["observedGeneration"] == 2
