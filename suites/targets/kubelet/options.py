@@ -5,8 +5,8 @@ from drahealth.suites.targets.option import Option, executable_file, switch
 KUBELET = Option(
     "kubelet",
     "FILE",
-    "Test this kubelet, for example your own build. The release that --kubernetes selects must be its release; the "
-    "control plane is of that release.",
+    "Test this kubelet, for example your own build. Its minor release must be that of --kubernetes, which also "
+    "selects the control plane.",
     executable_file,
     ("run", "doctor"),
 )
