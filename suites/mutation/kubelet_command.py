@@ -7,8 +7,8 @@ The built kubelets are kept outside of the checkout, beside the kubelets of rele
 It needs Go, and what a real kubelet needs: see `drahealth doctor --target kubelet`.
 
 NAME selects wrong kubelets. --all runs all scenarios on each, which takes 4 minutes for each kubelet. --write writes
-docs/wrong-kubelets.md. Exits 1 if a wrong kubelet is not caught, 2 for a wrong name or file, and 3 if one cannot be built
-or judged.
+docs/wrong-kubelets.md. Exits 1 if a wrong kubelet is not caught, 2 for a wrong name or file, and 3 if one cannot be
+built or judged.
 """
 
 import argparse
