@@ -11,10 +11,22 @@ from drahealth.fakes.control.commands.arguments import Argument, Kind, parse
 from drahealth.fakes.control.commands.definition import Definition, Subject
 from drahealth.fakes.ctl.driver import driver_of
 from drahealth.fakes.ctl.outcomes import show_outcome
-from drahealth.fakes.faults.catalogue import ACTIONS, every_fault
 from drahealth.fakes.program.errors import CommandError
 
-_VALUES: Mapping[str, Callable[[], Iterable[str]]] = {"fault": every_fault, "action": lambda: ACTIONS}
+
+def _faults() -> Iterable[str]:
+    from drahealth.fakes.faults.catalogue import every_fault  # only completion needs it
+
+    return every_fault()
+
+
+def _actions() -> Iterable[str]:
+    from drahealth.fakes.faults.catalogue import ACTIONS  # only completion needs it
+
+    return ACTIONS
+
+
+_VALUES: Mapping[str, Callable[[], Iterable[str]]] = {"fault": _faults, "action": _actions}
 """The values of arguments with these names, for shell completion."""
 _TIMES = (Kind.DURATION, Kind.OFFSET)
 """What may begin with a minus, as an option does."""
