@@ -12,6 +12,8 @@ from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.up_command.folder import NodeFolder
 
 _MANAGER = "drahealth"
+_STRICT = (("fieldValidation", "Strict"),)
+"""Rejects unknown fields, as kubectl does."""
 _STDIN = "-"
 _NEEDED = {"apiVersion": str, "kind": str, "metadata": dict}
 
@@ -62,6 +64,7 @@ def _apply(folder: NodeFolder, found: Sequence[tuple[str, dict[str, Any]]]) -> I
                     namespace=namespace if resource.namespaced else None,
                     field_manager=_MANAGER,
                     force_conflicts=True,
+                    query_params=list(_STRICT),
                 )
             except ResourceNotFoundError:
                 raise ConfigurationError(

@@ -223,6 +223,13 @@ def test_an_ended_foreground_leaves_nothing(nodes: Path, tmp_path: Path) -> None
     assert (done.returncode, list(nodes.iterdir())) == (2, [])
 
 
+def test_load_rejects_unknown_fields_as_kubectl_does(nodes: Path, tmp_path: Path) -> None:
+    up()
+    manifest = write(tmp_path / "pod.yaml", POD.format(name="a").replace("image: x", "image: x, colour: red"))
+    done = run(COMMAND, "load", str(manifest))
+    assert (done.returncode, done.stdout, done.stderr.count("colour")) == (2, "", 1)
+
+
 def test_load_applies_manifests_as_often_as_wanted(nodes: Path, tmp_path: Path) -> None:
     up()
     manifest = write(tmp_path / "pods.yaml", POD.format(name="a") + "---\n" + POD.format(name="b"))
