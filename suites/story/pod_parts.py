@@ -136,7 +136,7 @@ def field_names(value: object, path: str = "") -> frozenset[str]:
 
 
 def without_resources(pod: Object) -> Object:
-    """The status of a Pod object without `resources`. On cgroup v1 a kubelet removes a limit after the end (B-35)."""
+    """The status of a Pod object without `resources`, which the kubelet reads from the cgroup of the Pod (B-35)."""
     return {key: value for key, value in pod["status"].items() if key != "resources"}
 
 
