@@ -86,10 +86,13 @@ class Disruptions:
         self.gates_on = api_server and kubelet
         self.has_default_gates = self.gates_on and dra and messages
         self.history.observe(events.Stopped("kubelet"))
+        without_messages = () if messages else (events.GateSet(MESSAGE_GATE, False, True, False),)
+        for event in without_messages:  # the kubelet may write statuses before the node is ready again
+            self.history.observe(event)
         await self.target.set_gates(api_server=api_server, kubelet=kubelet, dra=dra, messages=messages)
         self.history.observe(events.GateSet(STATUS_GATE, self.gates_on, api_server, kubelet))
-        if not messages:
-            self.history.observe(events.GateSet(MESSAGE_GATE, False, True, False))
+        for event in without_messages:
+            self.history.observe(event)
 
     async def api_server_stops(self) -> None:
         """Stop the API server. Watches end, and writes fail."""

@@ -149,6 +149,20 @@ async def test_the_history_has_the_gate_of_each_side(kep: ReferenceTarget) -> No
     ]
 
 
+async def test_messages_count_as_off_while_the_kubelet_restarts_without_their_gate(
+    kep: ReferenceTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = node_on(kep)
+    before: list[GateSet] = []
+
+    async def set_gates(**_: bool) -> None:
+        before.extend(node.history.of(GateSet))
+
+    monkeypatch.setattr(kep, "set_gates", set_gates)
+    await node.set_gates(messages=False)
+    assert before == [GateSet("ResourceHealthStatusMessage", False, api_server=True, kubelet=False)]
+
+
 async def test_real_time_is_logged_and_not_added_to_the_times_of_records() -> None:
     kubelet = KubeletTarget(Binaries("1.37.1", *[Path("/none")] * 5), V1_37)
     assert await kubelet.advance_time(0.001) == 0
