@@ -17,6 +17,7 @@ from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.events import Event, PluginDeregistered, PluginRegistered, RegistrationFailed
 from drahealth.proto.values import AllocatedClaim, Health, PreparedDevice
 from drahealth.suites.nodes.pod_statuses import timed_out
+from drahealth.suites.targets.polling import poll
 from drahealth.suites.targets.run_directory import RunDirectory
 
 TIMEOUT = 30.0
@@ -159,9 +160,11 @@ class ReferenceKubelet:
         return ", ".join(devices) or "no device"
 
     async def _wait(self, true: Callable[[], bool], seconds: float, expected: str, seen: Callable[[], str]) -> None:
+        async def is_true() -> bool:  # staleness comes without an event
+            return true()
+
         try:
             async with asyncio.timeout(seconds):
-                while not true():  # noqa: ASYNC110  staleness comes without an event
-                    await asyncio.sleep(_INTERVAL)
+                await poll(is_true, _INTERVAL)
         except TimeoutError:
             raise timed_out(expected, seconds, seen()) from None

@@ -6,9 +6,10 @@ The lock is inherited by the keeper of the node's processes. So a free lock mean
 import fcntl
 import os
 import re
-import time
 from contextlib import suppress
 from pathlib import Path
+
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from drahealth.fakes.control.node_folder import CONTROL_SOCKET, DEFAULT_NODE, VARIABLE, nodes_folder
 from drahealth.suites.errors import ConfigurationError, HarnessError
@@ -79,12 +80,13 @@ class NodeFolder:
 
         Closing all copies of the handle releases it. The folder must exist.
         """
-        deadline = time.monotonic() + patience
-        while True:
-            handle = self._try_lock()
-            if handle is not None or time.monotonic() >= deadline:
-                return handle
-            time.sleep(_INTERVAL)
+        again = Retrying(
+            retry=retry_if_result(lambda handle: handle is None),
+            wait=wait_fixed(_INTERVAL),
+            stop=stop_after_delay(patience),
+            retry_error_callback=lambda _: None,
+        )
+        return again(self._try_lock)
 
     def remove(self) -> None:
         """Removes the locked folder, first under another name: nobody sees a part of it."""

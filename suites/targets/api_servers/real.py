@@ -9,7 +9,7 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE
@@ -22,6 +22,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.api_servers.root_directory import data_folder, port_in
 from drahealth.suites.targets.api_servers.server import ALL_ON
 from drahealth.suites.targets.audit import AuditLog
+from drahealth.suites.targets.file_lock import lock
 from drahealth.suites.targets.gates import feature_gates
 from drahealth.suites.targets.kubelet.binaries.ensure import ensure
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, Binaries
@@ -174,18 +175,15 @@ async def _ready(probe: ApiProbe) -> bool:
 
 async def _lock(path: Path) -> int:
     """The locked file. Raises HarnessError if another server uses the directory."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         async with asyncio.timeout(_LOCK_LIMIT):
-            while True:
-                with suppress(BlockingIOError):
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return lock
-                await asyncio.sleep(0.05)
+            await lock(file, fcntl.LOCK_EX, interval=0.05)
     except BaseException as error:
-        os.close(lock)
+        os.close(file)
         if isinstance(error, TimeoutError):
             raise HarnessError(
                 f"another API server uses {path.parent}", "end its process, or pass another directory"
             ) from None
         raise
+    return file

@@ -144,13 +144,18 @@ async def _apply(api: Api, kind: Kind, obj: Object) -> None:
 
 
 async def _until_ready(api: Api, progress: Progress) -> dict[str, str]:
-    began, hopeless_since = time.monotonic(), None
-    while True:
+    """The names of the pods by their nodes. Raises HarnessError if they do not get Ready."""
+    began = time.monotonic()
+    hopeless_since: float | None = None
+    pods: list[Object] = []
+
+    async def is_ready() -> bool:
+        nonlocal hopeless_since, pods
         daemon_set = await api.get(DAEMON_SETS, NAME, NAMESPACE)
         pods = await _pods(api)
         now = time.monotonic()
         if readiness.is_rolled_out(daemon_set):
-            return readiness.by_node(pods)
+            return True
         why = readiness.hopeless(pods)
         hopeless_since = (hopeless_since or now) if why else None
         if hopeless_since is not None and now - hopeless_since > _PATIENCE:
@@ -164,7 +169,10 @@ async def _until_ready(api: Api, progress: Progress) -> dict[str, str]:
                 f"see kubectl describe pods -n {NAMESPACE}",
             )
         progress(f"Waiting for the fake driver's pods ({now - began:.0f} s)")
-        await asyncio.sleep(_INTERVAL)
+        return False
+
+    await poll(is_ready, _INTERVAL)
+    return readiness.by_node(pods)
 
 
 async def _pods(api: Api) -> list[Object]:

@@ -4,7 +4,6 @@ The build runs nothing and fetches nothing, so it works without a network in con
 first. The tag of the image is a hash of its content. An image that the engine has is not built again.
 """
 
-import asyncio
 import contextlib
 import errno
 import json
@@ -23,6 +22,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.cache import default_root
 from drahealth.suites.targets.engine.engine import Engine
 from drahealth.suites.targets.pods.packages import UNUSED, Interpreter, digest, ensure_packages, requirements
+from drahealth.suites.targets.polling import poll
 from drahealth.suites.targets.progress import Progress
 
 DEFAULT_BASE = "python:3.11-slim"
@@ -166,13 +166,16 @@ def _contents() -> Iterator[str]:
 async def _locked(cache: Path, progress: Progress) -> AsyncIterator[None]:
     """Holds the lock of the cache; it ends with its process."""
     lock, began = filelock.FileLock(cache / "lock"), time.monotonic()
-    while True:
+
+    async def is_locked() -> bool:
         try:
             lock.acquire(timeout=0)
-            break
         except filelock.Timeout:
             progress(f"Waiting for another process that builds an image ({time.monotonic() - began:.0f} s)")
-            await asyncio.sleep(0.2)
+            return False
+        return True
+
+    await poll(is_locked, interval=0.2)
     try:
         yield
     finally:

@@ -4,13 +4,14 @@ It uses two lock files. `users` is held shared or exclusive. Before it every pro
 So a process that waits for the exclusive lock is not overtaken by new shared ones.
 """
 
-import asyncio
 import fcntl
 import os
 from pathlib import Path
 
+from drahealth.suites.targets.file_lock import lock
+
 _EVERY = 0.02
-"""Seconds between attempts: a blocking lock would block the event loop."""
+"""Seconds between attempts."""
 
 
 class ClusterLock:
@@ -26,10 +27,10 @@ class ClusterLock:
             raise RuntimeError("this process holds the lock")
         queue = self._open("queue")
         try:
-            await _locked(queue, fcntl.LOCK_EX)
+            await lock(queue, fcntl.LOCK_EX, _EVERY)
             users = self._open("users")
             try:
-                await _locked(users, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+                await lock(users, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, _EVERY)
             except BaseException:
                 os.close(users)
                 raise
@@ -45,12 +46,3 @@ class ClusterLock:
 
     def _open(self, name: str) -> int:
         return os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-async def _locked(file: int, how: int) -> None:
-    while True:
-        try:
-            fcntl.flock(file, how | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            await asyncio.sleep(_EVERY)
