@@ -75,8 +75,8 @@ def run(
             "-n",
             metavar="N",
             min=1,
-            help="Run N processes, each with its own node. The default on the reference is the number of processors, "
-            "on a real kubelet the number of nodes that fit into memory.",
+            help="Run N processes, each with its own node. The default is at most 4: on the reference the number of "
+            "processors, on a real kubelet the number of nodes that fit into half of the free memory.",
         ),
     ] = None,
     seed: Annotated[
