@@ -11,7 +11,7 @@ This page lists the statements of KEP-4680 and of other texts that earlier versi
 in part. The table says what judges each of them now. For most of them, it names requirements;
 [requirements.md](requirements.md) lists all requirements and their scenarios.
 
-A mutant is a wrong kubelet or a wrong API server. With each mutant in a row, at least one scenario of the row fails.
+A mutant is a wrong kubelet or a wrong API server. Each mutant makes at least one scenario of its row fail.
 `ci/mutants --hand -k NAME` tries a mutant whose name has hyphens, and `suites/unit/suites/test_mutants.py` tries the
 others. Ids such as READ-16 are in [readings.md](readings.md).
 

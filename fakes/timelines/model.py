@@ -153,7 +153,7 @@ else:
 
 
 class PodWrites(Part):
-    """How often the kubelet may write the status of a pod after the start."""
+    """How many times the kubelet may write the status of the pod, from the creation of the pod to this step."""
 
     max: int = Field(ge=0)
 

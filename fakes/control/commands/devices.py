@@ -17,7 +17,7 @@ DEVICE = "A device such as gpu-0 or gpu-0/mig-1, a pattern such as gpu-*, or all
 @command("inject", undo=lambda done: Clear(done.fault, done.device))
 class Inject(Command[Sequence[str]]):
     """Add a fault of the catalogue to devices. The fake immediately reports the device with
-    the health that the policy assigns to the fault. The reply names the devices that stay Healthy.
+    the health that the policy assigns to the fault. The reply names the devices that the policy leaves Healthy.
 
     If a device already has the fault, the command fails and changes nothing.
     """
