@@ -1,4 +1,4 @@
-"""Each component gets the feature gates that its --help lists. The programs are scripts that print such a help."""
+"""Each component gets the feature gates that it knows. The programs are scripts that print a help, and check gates."""
 
 from pathlib import Path
 
@@ -18,13 +18,30 @@ HELP = """
 """
 
 
+STABLE = """\
+--feature-gates=Stable=true) [ "${0##*/}" != kube_controller_manager ] || reject "unrecognized feature gate: Stable" ;;
+--feature-gates=Stable=false) reject "cannot set feature gate Stable to false, feature is locked to true" ;;
+"""
+PROGRAM = """\
+#!/bin/sh
+reject() {{ echo "E1123 1 run.go:72] \\"command failed\\" err=\\"$1\\"" >&2; exit 1; }}
+case $1 in
+--help) echo '{help}' ;;
+{stable}*) reject "unrecognized feature gate: X" ;;
+esac
+"""
+
+
 def binaries(folder: Path, **gates: str) -> Binaries:
-    """Programs whose --help lists these gates, separated by spaces."""
+    """Programs whose --help lists these gates, separated by spaces.
+
+    The API server and the scheduler accept Stable=true, too.
+    """
     paths = {}
     for name in ("kubelet", "kube_apiserver", "kube_scheduler", "kube_controller_manager"):
         lines = [f"kube:{gate}=true|false (ALPHA - default=false)" for gate in gates.get(name, "").split()]
         paths[name] = folder / name
-        paths[name].write_text("#!/bin/sh\ncat <<END\n" + "\n".join(["usage", *lines]) + "\nEND\n")
+        paths[name].write_text(PROGRAM.format(help="\n".join(["usage", *lines]), stable=STABLE))
         paths[name].chmod(0o700)
     return Binaries("1.37.1", **paths, etcd=folder)
 
@@ -46,6 +63,18 @@ def test_a_gate_that_no_component_knows_is_an_error(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigurationError, match="DRAAdminAccess"):
         gates_by_component(programs, {"DRAAdminAcess": True})
+
+
+def test_a_stable_gate_that_no_help_lists_goes_to_the_components_that_accept_it(tmp_path: Path) -> None:
+    programs = binaries(tmp_path, kubelet="A", kube_apiserver="A", kube_scheduler="A", kube_controller_manager="A")
+    stable = {"Stable": True}
+    assert gates_by_component(programs, stable) == ComponentGates(stable, stable, stable, {})
+
+
+def test_another_value_of_a_locked_gate_is_an_error(tmp_path: Path) -> None:
+    programs = binaries(tmp_path, kubelet="A", kube_apiserver="A", kube_scheduler="A", kube_controller_manager="A")
+    with pytest.raises(ConfigurationError, match="locked to true"):
+        gates_by_component(programs, {"Stable": False})
 
 
 def test_a_component_that_lists_no_gates_judges_them_itself(tmp_path: Path) -> None:
