@@ -23,16 +23,27 @@ def listening(pids: Iterable[int]) -> tuple[set[int], set[str]]:
     """The TCP ports, and the unix sockets without a file, at which these processes listen."""
     ports, abstract = set[int](), set[str]()
     for pid in pids:
-        links = set[str]()
-        for path in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(FileNotFoundError):  # closed meanwhile
-                links.add(str(path.readlink()))
-        for name in ("tcp", "tcp6"):
-            rows = [row.split() for row in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()]
-            ports |= {int(r[1].rpartition(":")[2], 16) for r in rows if r[3] == "0A" and f"socket:[{r[9]}]" in links}
-        rows = [row.split() for row in Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]]
-        abstract |= {r[7] for r in rows if len(r) > 7 and r[7].startswith("@") and f"socket:[{r[6]}]" in links}
+        with suppress(FileNotFoundError, ProcessLookupError):  # ended meanwhile
+            links = _links(Path(f"/proc/{pid}/fd"))
+            tables = {name: _rows(Path(f"/proc/{pid}/net/{name}")) for name in ("tcp", "tcp6", "unix")}
+            tcp = [*tables["tcp"], *tables["tcp6"]]
+            ports |= {int(r[1].rpartition(":")[2], 16) for r in tcp if r[3] == "0A" and f"socket:[{r[9]}]" in links}
+            named = [r for r in tables["unix"] if len(r) > 7 and f"socket:[{r[6]}]" in links]
+            abstract |= {r[7] for r in named if r[7].startswith("@")}
     return ports, abstract
+
+
+def _links(folder: Path) -> set[str]:
+    """The targets of the open files of a process."""
+    found = set[str]()
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.add(str(path.readlink()))
+    return found
+
+
+def _rows(table: Path) -> list[list[str]]:
+    return [row.split() for row in table.read_text().splitlines()[1:]]
 
 
 def files_of(folder: Path) -> tuple[list[Path], list[Path]]:
