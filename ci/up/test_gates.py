@@ -37,8 +37,8 @@ spec:
   containers: [{name: main, image: training, resources: {claims: [{name: port}]}}]
   resourceClaims: [{name: port, resourceClaimName: port}]
 """
+RELEASE = ["--kubernetes", os.environ["KUBERNETES"]] if os.environ.get("KUBERNETES") else []
 SKIPPED = "{.status.allocation.devices.results[0].skipNodeOperations[0]}"
-
 ENTRIES = "{.status.containerStatuses[0].allocatedResourcesStatus}"
 
 
@@ -57,7 +57,7 @@ def state() -> Iterator[Path]:
 
 @pytest.mark.skipif(os.environ.get("KUBERNETES", "1.37") < "1.37", reason=f"{GATE} is new in Kubernetes 1.37")
 def test_a_gate_reaches_scheduler_api_server_and_kubelet(state: Path) -> None:
-    drahealth("up", "--name", "gates", "--gates", f"{GATE}=true")
+    drahealth("up", *RELEASE, "--name", "gates", "--gates", f"{GATE}=true")
     drahealth("load", "--name", "gates", "-", text=WITHOUT_A_DRIVER)
     # The API server keeps the field of the slice, the scheduler copies it, and so the kubelet asks no driver.
     drahealth("kubectl", "--name", "gates", "wait", "--for=condition=Ready", "pod/job", "--timeout=240s")
@@ -67,5 +67,5 @@ def test_a_gate_reaches_scheduler_api_server_and_kubelet(state: Path) -> None:
 
 
 def test_an_unknown_gate_is_one_error_and_leaves_nothing(state: Path) -> None:
-    said = drahealth("up", "--gates", f"{GATE[:-1]}=true", code=2)
+    said = drahealth("up", *RELEASE, "--gates", f"{GATE[:-1]}=true", code=2)
     assert (said.count("drahealth: "), f"'{GATE[:-1]}'" in said, list(state.iterdir())) == (1, True, [])
