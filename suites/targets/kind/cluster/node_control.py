@@ -90,7 +90,11 @@ class KindNodes:
     async def status_writes(self, namespace: str) -> list[StatusWritten]:
         """The writes of Pod statuses in this namespace by kubelets, as far as the audit log has them."""
         entries = await self._sh(self._control_plane, node_scripts.AUDIT_LOG, namespace)
-        return [write for line in entries.splitlines() for write in status_write(json.loads(line))]
+        found: list[StatusWritten] = []
+        for line in entries.splitlines():
+            with contextlib.suppress(json.JSONDecodeError):  # the API server is writing it
+                found += status_write(json.loads(line))
+        return found
 
     async def stop_api_server(self) -> None:
         """Removes its manifest and kills it. Pauses the scheduler and the controllers until it starts."""
