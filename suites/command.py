@@ -67,7 +67,9 @@ def run(
     exitfirst: ExitFirst = False,
     last_failed: Annotated[
         bool,
-        typer.Option("--last-failed", help="Run the scenarios that failed in the last run; all if none failed."),
+        typer.Option(
+            "--last-failed", help="Run the scenarios that failed in the last run on this target; all if none failed."
+        ),
     ] = False,
     workers: Annotated[
         int | None,
