@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
 def _chosen(every: Sequence[WrongKubelet], names: Sequence[str]) -> list[WrongKubelet]:
     known = [wrong.name for wrong in every]
     if unknown := [name for name in names if name not in known]:
-        raise HandMutantError(f"there is no wrong kubelet {unknown[0]}; choose of {', '.join(known)}")
+        raise HandMutantError(f"unknown wrong kubelet {unknown[0]!r}; valid: {', '.join(known)}")
     return [wrong for wrong in every if not names or wrong.name in names]
 
 
