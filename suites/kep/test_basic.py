@@ -1,6 +1,8 @@
 """KEP-4680, Test Plan: Basic Health Reporting and State Transitions."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from drahealth.fakes.cluster.api import SLICES
 from drahealth.proto.values import MESSAGE_LIMIT, Health
@@ -176,11 +178,10 @@ async def test_a_pod_whose_resize_is_deferred_shows_the_device_of_a_device_plugi
     plugin = await node.device_plugin()
     await node.running_pod(limits={"cpu": "10m"})  # the node has less than its whole cpu for any other pod
     pod = await node.running_pod(plugin.request(), limits={"cpu": "10m"})
-    await pod.asks_for_all("cpu")
-    pod.still_shows(plugin.gpus[0], Health.HEALTHY)
-    await plugin.gpus[0].becomes(Health.UNHEALTHY)
-    await pod.shows(plugin.gpus[0], Health.UNHEALTHY)
-    await _ends_before_the_other(pod)
+    async with _resized(pod):
+        pod.still_shows(plugin.gpus[0], Health.HEALTHY)
+        await plugin.gpus[0].becomes(Health.UNHEALTHY)
+        await pod.shows(plugin.gpus[0], Health.UNHEALTHY)
 
 
 @scenario("STATUS-01", needs=("resize-with-claims",))
@@ -189,14 +190,20 @@ async def test_a_pod_whose_resize_is_deferred_shows_the_device_of_its_claim(node
     await node.running_pod(limits={"cpu": "10m"})  # the node has less than its whole cpu for any other pod
     pod = await node.running_pod((await node.claim(driver))["gpu"], limits={"cpu": "10m"})
     await pod.shows(driver.gpus[0], Health.HEALTHY)
+    async with _resized(pod):
+        pod.still_shows(driver.gpus[0], Health.HEALTHY)
+        await driver.gpus[0].becomes(Health.UNHEALTHY, message="after the resize")
+        await pod.shows(driver.gpus[0], Health.UNHEALTHY, message="after the resize")
+
+
+@asynccontextmanager
+async def _resized(pod: Pod) -> AsyncIterator[None]:
+    """The pod asks for all cpu of the node, which is deferred. It is deleted before the other pod, whatever happens:
+    otherwise the kubelet grants the resize when the other pod ends (N-10).
+    """
     await pod.asks_for_all("cpu")
-    pod.still_shows(driver.gpus[0], Health.HEALTHY)
-    await driver.gpus[0].becomes(Health.UNHEALTHY, message="after the resize")
-    await pod.shows(driver.gpus[0], Health.UNHEALTHY, message="after the resize")
-    await _ends_before_the_other(pod)
-
-
-async def _ends_before_the_other(pod: Pod) -> None:
-    """Delete the pod first, so that no kubelet grants its resize when the other pod ends (N-10)."""
-    await pod.is_deleted()
-    await pod.is_gone()
+    try:
+        yield
+    finally:
+        await pod.is_deleted()
+        await pod.is_gone()
