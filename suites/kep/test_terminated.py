@@ -74,5 +74,6 @@ async def test_a_container_still_shows_its_device_after_another_container_has_en
     await two.gpus[0].becomes(Health.UNHEALTHY, message="after the end of a container")
     with node.judging("STATUS-01", "the container that runs shows it"):
         await pod["other"].shows(two.gpus[0], Health.UNHEALTHY, message="after the end of a container")
-    with node.judging("STATUS-01", "the pod keeps running"):
-        await pod.is_in_phase("Running")
+    await node.kubelet_catches_up()
+    with node.judging("STATUS-01", "the container keeps running"):
+        await pod["other"].is_in_state("running")
