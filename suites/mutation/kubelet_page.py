@@ -46,8 +46,9 @@ _HEADER = """\
 
 The scenarios must notice bugs of real kubelets, not only of the reference ([mutants.md](mutants.md)). Each wrong
 kubelet below is Kubernetes {version} with one bug: a change of one file in `pkg/kubelet`. `ci/check-wrong-kubelets`
-builds it, and runs the scenarios that must notice the bug. It is caught if a scenario fails that does not fail on the
-kubelet of the release. Known issues of the release are no failures.
+builds it, and runs the scenarios that must notice the bug. The bug is caught if one of these
+scenarios fails on the wrong kubelet, but not on Kubernetes {version} itself. A failure with a known issue of {version}
+does not count.
 
 Caught: {caught} of {number}.
 """

@@ -119,8 +119,9 @@ def _parse_untaint(text: str) -> dict[str, str]:
 class TaintDevices(Command[None]):
     """Publish devices with a taint. It replaces a taint with the same key and effect.
 
-    The command returns when the API server has stored the taint. It does not wait for an unavailable API server. If
-    the API server rejects or drops the taint, nothing changes. A stopped driver publishes the taint at its next start.
+    The command returns when the API server has stored the taint. If the API server is unavailable, the command
+    succeeds, and the driver publishes the taint later. If the API server rejects or drops the taint, the command
+    fails, and nothing changes. A stopped driver publishes the taint at its next start.
     """
 
     device: Devices = argument(DEVICE, Kind.DEVICES)

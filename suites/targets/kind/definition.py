@@ -42,7 +42,7 @@ DEFINITION = TargetDefinition(
         Capability.ADVANCE_TIME: "a real kubelet reads the clock of the machine",
         Capability.SET_RESYNC: "the configuration of the cluster sets it",
         Capability.LOCAL_DRIVERS: "its kubelets run in containers",
-        Capability.SEE_CDI_DEVICES: "its container runtime is a real one, and no scenario reads its files",
+        Capability.SEE_CDI_DEVICES: "drahealth reads the CDI devices only from its own fake container runtime",
     },
     configure=_configure,
     examine=_examine,
