@@ -21,6 +21,7 @@ EXAMPLES = {
 }
 """The forms of a duration, with their meaning."""
 HINT = f"use {', '.join([*EXAMPLES][:-1])} or {[*EXAMPLES][-1]}"
+FIXED_HINT = "use 500ms, 90s or 1m30s"
 
 
 class Uniform(Protocol):
@@ -82,13 +83,13 @@ def parse_signed(text: str) -> float:
     """Parses a fixed duration, in seconds; a negative one (`-5m`) is in the past. Raises ValueError."""
     compact = text.strip()
     sign = -1.0 if compact.startswith("-") else 1.0
-    return sign * _seconds(compact.removeprefix("-").removeprefix("+"), text)
+    return sign * _seconds(compact.removeprefix("-").removeprefix("+"), text, FIXED_HINT)
 
 
-def _seconds(compact: str, text: str) -> float:
+def _seconds(compact: str, text: str, hint: str = HINT) -> float:
     terms = _TERM.findall(compact)
     if not terms or "".join(number + unit for number, unit in terms) != compact:
-        raise ValueError(f"invalid duration {text!r} ({HINT})")
+        raise ValueError(f"invalid duration {text!r} ({hint})")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in terms)
     if seconds > _MAX_SECONDS:
         raise ValueError(f"a duration must be at most ten years, got {text!r}")

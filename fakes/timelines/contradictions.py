@@ -109,7 +109,7 @@ class _Story:
         for gone in {whole, did.device}:
             for name in self.has.get(gone, {}):
                 if name != inject.fault and (known := self._known(name)) and known.vanishes:
-                    yield f"{gone} is not listed at {did.at:g} s because of {name}; recover it before another fault"
+                    yield f"the driver omits {gone} from reports at {did.at:g} s because of {name}; recover it first"
         faults[inject.fault] = float("inf")
 
     def _recover(self, did: Action, recover: Recover) -> Iterator[str]:

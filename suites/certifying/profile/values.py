@@ -43,7 +43,10 @@ def _release(value: Any) -> str:
 
 
 def _seconds(value: Any) -> float:
-    duration = Duration.parse(value) if isinstance(value, str) else None
+    try:
+        duration = Duration.parse(value) if isinstance(value, str) else None
+    except ValueError:  # its hint has random durations, too
+        duration = None
     if duration is None or duration.kind != "fixed":
         raise ValueError(f"must be a duration such as 500ms, 90s or 1m30s, got {value!r}")
     return duration.low

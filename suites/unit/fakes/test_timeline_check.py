@@ -124,7 +124,7 @@ def test_a_pod_holds_no_more_than_there_is_and_shows_no_more_than_it_holds(devic
         ),
         (
             "- {inject: xid/79, device: gpu-0}\n- {inject: xid/95, device: gpu-0}\n",
-            "timeline.1: gpu-0 is not listed at 0 s because of xid/79",
+            "timeline.1: the driver omits gpu-0 from reports at 0 s because of xid/79",
         ),
         (
             "- mark: a\n- {recover: reboot, device: gpu-0}\n",
