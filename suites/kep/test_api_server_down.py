@@ -20,7 +20,7 @@ async def test_a_health_change_while_the_api_server_is_down_shows_when_it_is_bac
 
 
 @scenario("EVENT-01", "TIMEOUT-01", needs=("stop-api-server", "control-without-api-server"))
-async def test_a_change_that_the_final_status_shows_first_creates_an_event(node: Node) -> None:
+async def test_a_change_creates_an_event_even_if_only_the_final_status_shows_it(node: Node) -> None:
     driver = await node.driver()
     gpu, claim = driver.gpus[0], await node.claim(driver)
     pod = await node.running_pod(claim["gpu"], restart="Never")

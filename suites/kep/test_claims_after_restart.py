@@ -61,7 +61,7 @@ async def test_pods_deleted_while_the_kubelet_is_down_have_their_claims_unprepar
 
 
 @scenario("PREPARE-02", needs=("restart-kubelet",))
-async def test_a_claim_that_one_driver_has_prepared_is_not_ready_after_a_restart(node: Node) -> None:
+async def test_a_claim_that_only_one_of_two_drivers_has_prepared_is_not_ready_after_a_restart(node: Node) -> None:
     one, two = await node.driver(), await node.driver()
     claim = await node.joint_claim(one=one, two=two)
     await two.control.fail_claims("prepare", "not ready yet")
