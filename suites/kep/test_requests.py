@@ -72,6 +72,16 @@ async def test_a_device_whose_driver_names_a_subrequest_shows_under_its_request(
     await _ends(pod)
 
 
+@scenario("STATUS-01")
+async def test_a_whole_claim_shows_a_device_whose_driver_names_no_request(node: Node) -> None:
+    returned = Returned(node.target.node_name, "gpu-0", requests=(), cdi_ids=None)
+    node.unjudged.add("STATUS-20")  # what a request has is the word of this driver, not the allocation
+    driver = await node.driver(returns={"gpu-0": (returned,)})
+    gpu, pod = driver.gpus[0], await node.running_pod(await node.claim(driver))
+    await gpu.becomes(Health.UNHEALTHY, message="of all requests")
+    await pod.shows(gpu, Health.UNHEALTHY, message="of all requests")
+
+
 @scenario("CLAIM-02")
 async def test_a_whole_claim_shows_the_device_of_a_subrequest_under_its_request(node: Node) -> None:
     driver, claim = await _claim_of_a_subrequest(node)
