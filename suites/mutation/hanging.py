@@ -8,13 +8,14 @@ from dataclasses import dataclass
 MOST_COMPUTING = 120.0
 """Seconds of a processor. A trial with all scenarios needs about 15."""
 MOST_WAITING = 90.0
-"""Real seconds without a tenth of a second of computing. The longest wait of a scenario is 30 s."""
-_STEP = 0.1
+"""Real seconds without two seconds of computing. The longest wait of a scenario is 30 s."""
+_STEP = 2.0
+"""A trial that only waits still computes a little, because some tasks look around every second."""
 
 
 @dataclass(slots=True)
 class Patience:
-    """Follows one trial: its processor time, and when that last grew."""
+    """Follows one trial: its processor time, and when it last had another two seconds of it."""
 
     computed: float = 0.0
     grew: float = 0.0

@@ -11,7 +11,7 @@ from drahealth.suites.mutation.hanging import Patience
         ([(1, 5), (1, 90), (1, 96)], [False, False, True]),
         ([(1, 5), (20, 80), (21, 160), (22, 240)], [False, False, False, False]),
         ([(60, 60), (119, 119), (121, 121)], [False, False, True]),
-        ([(5, 10), (5.05, 60), (5.09, 101)], [False, False, True]),
+        ([(5, 10), (5.5, 60), (6.2, 101)], [False, False, True]),
     ],
     ids=["waits", "is slow", "computes", "barely computes"],
 )
