@@ -76,6 +76,8 @@ reference, its API server or its pod worker, and runs the scenarios that execute
 an invariant can detect the change; unit tests do not run.
 A survivor is a change that no scenario detects. Either a scenario is missing, or the change has no effect that a
 client can see.
+
+[wrong-kubelets.md](wrong-kubelets.md) has real kubelets with one bug each.
 """
 _OUTCOMES = (
     ("killed", "A scenario or one of its invariants fails.", "yes"),
