@@ -173,7 +173,7 @@ async def test_a_pod_in_a_user_namespace_of_its_own_shows_the_health_of_its_devi
     await pod.shows(plugin.gpus[0], Health.UNHEALTHY)
 
 
-@scenario("DP-01")
+@scenario("DP-01", needs=("resize",))
 async def test_a_pod_whose_resize_is_deferred_shows_the_device_of_a_device_plugin(node: Node) -> None:
     plugin = await node.device_plugin()
     await node.running_pod(limits={"cpu": "10m"})  # the node has less than its whole cpu for any other pod
@@ -184,7 +184,7 @@ async def test_a_pod_whose_resize_is_deferred_shows_the_device_of_a_device_plugi
         await pod.shows(plugin.gpus[0], Health.UNHEALTHY)
 
 
-@scenario("STATUS-01", needs=("resize-with-claims",))
+@scenario("STATUS-01", needs=("resize", "resize-with-claims"))
 async def test_a_pod_whose_resize_is_deferred_shows_the_device_of_its_claim(node: Node) -> None:
     driver = await node.driver()
     await node.running_pod(limits={"cpu": "10m"})  # the node has less than its whole cpu for any other pod

@@ -25,6 +25,7 @@ class Capability(Enum):
     TAINT_DEVICES = "taint-devices"
     RESTART_RULES = "restart-rules"
     EXTENDED_RESOURCES = "extended-resources"
+    RESIZE = "resize"
     RESIZE_WITH_CLAIMS = "resize-with-claims"
     KEP_API = "kep-api"
     SEE_CDI_DEVICES = "see-cdi-devices"
@@ -55,6 +56,7 @@ _MEANINGS = {
     Capability.TAINT_DEVICES: "Publish devices with taints. The scheduler skips such devices.",
     Capability.RESTART_RULES: "Restart a container by a rule in its spec (`restartPolicyRules`).",
     Capability.EXTENDED_RESOURCES: "Schedule pods whose extended resources are devices of DRA drivers (KEP-5004).",
+    Capability.RESIZE: "Ask for an in-place resize of a pod.",
     Capability.RESIZE_WITH_CLAIMS: "Resize a pod with claims in place.",
     Capability.KEP_API: "Test fields and names that the KEP defines and that no released API has. "
     "On a release, their absence is a known issue.",

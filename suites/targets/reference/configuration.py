@@ -18,6 +18,11 @@ _LACKS_KEP_API = {
     Capability.KEP_API: "the API server is that of a release, which lacks fields and names that only the KEP has"
 }
 
+_LACKS_RESIZE = {
+    Capability.RESIZE: "the reference does not write the resources of containers into the Pod status, and without them "
+    "the API server rejects a resize"
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ReferenceConfiguration:
@@ -44,7 +49,7 @@ class ReferenceConfiguration:
     def missing(self) -> Mapping[Capability, str]:
         if self.api_server == "memory":
             return locked_in(self.profile.release) if self.profile.release else {}
-        return {**missing_in(self.kubernetes), **(_LACKS_KEP_API if self.profile == KEP else {})}
+        return {**missing_in(self.kubernetes), **_LACKS_RESIZE, **(_LACKS_KEP_API if self.profile == KEP else {})}
 
     @property
     def title(self) -> str:
