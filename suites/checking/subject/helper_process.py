@@ -17,6 +17,7 @@ from drahealth.suites.checking.sandbox.declared import Helper
 from drahealth.suites.checking.subject.places import Places, filled
 from drahealth.suites.checking.subject.process import DriverProcess
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.polling import poll
 
 
 class HelperProcess:
@@ -65,10 +66,14 @@ class HelperProcess:
         return await DriverProcess.start(argv, variables, self._folder, entry=self._entry)
 
     async def _until_ready(self, process: DriverProcess) -> None:
-        while not await self._is_ready():
+        async def is_ready() -> bool:
+            if await self._is_ready():
+                return True
             if not process.running:
                 raise self._ended(process)
-            await self._clock.sleep(PAUSE)
+            return False
+
+        await poll(is_ready, PAUSE, self._clock.sleep)
 
     async def _is_ready(self) -> bool:
         if self.helper.ready_command:
