@@ -28,13 +28,17 @@ class Holder:
         self._failing: asyncio.Task[None] | None = None
 
     async def begin(self, workload: Workload, devices: int, requests: Sequence[ResourceRequest]) -> None:
-        """Create the workload, with this number of devices of the driver, and wait until it runs."""
+        """Create the workload, with this number of devices of the driver. Wait until it runs, and its health is
+        watched.
+        """
         claim = await self._node.claim(self._driver, template=workload.kind == "ReplicaSet", gpu=devices)
         if workload.kind == "ReplicaSet":
             self._replicas = await self._node.replica_set(claim["gpu"], *requests)
             await self._use_pod(await self._replicas.next_pod())
         else:
             await self._use_pod(await self._node.running_pod(claim["gpu"], *requests))
+        if self._driver.health_api:  # a fault before the first stream is perhaps never reported
+            await self._driver.is_watched()
 
     async def __aenter__(self) -> Self:
         return self
