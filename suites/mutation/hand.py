@@ -89,14 +89,19 @@ def read_hand(folder: Path) -> list[HandMutant]:
 
 def parse_hand(text: str, file: str) -> list[HandMutant]:
     """The changes of one file. Raises HandMutantError."""
+    return list(_mutants(file, *part_and_entries(text, file, "mutant")))
+
+
+def part_and_entries(text: str, file: str, name: str) -> tuple[str, list[dict[str, Any]]]:
+    """The part of a kubelet's work in one file, and the entries of its list with this name. Raises HandMutantError."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise HandMutantError(f"{file}: invalid TOML: {error}") from None
     part = data.get("part")
-    if not isinstance(part, str) or set(data) != {"part", "mutant"}:
-        raise HandMutantError(f"{file}: must have the text `part` and the list `mutant`")
-    return list(_mutants(file, part, data["mutant"]))
+    if not isinstance(part, str) or set(data) != {"part", name}:
+        raise HandMutantError(f"{file}: must have the text `part` and the list `{name}`")
+    return part, data[name]
 
 
 def _mutants(file: str, part: str, entries: Iterable[dict[str, Any]]) -> Iterator[HandMutant]:

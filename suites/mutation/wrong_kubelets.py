@@ -4,14 +4,13 @@ Each is data: a file in `ci/wrong-kubelets` has those of one part of a kubelet's
 `read_wrong_kubelets`.
 """
 
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drahealth.suites.mutation.hand import HandMutant, HandMutantError
+from drahealth.suites.mutation.hand import HandMutant, HandMutantError, part_and_entries
 from drahealth.suites.mutation.running import Trial
 
 _TEXTS = {"name", "does", "file", "old", "new"}
@@ -49,13 +48,7 @@ def read_wrong_kubelets(folder: Path) -> list[WrongKubelet]:
 
 def parse_wrong_kubelets(text: str, file: str) -> list[WrongKubelet]:
     """The wrong kubelets of one file. Raises HandMutantError."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise HandMutantError(f"{file}: invalid TOML: {error}") from None
-    if set(data) != {"part", "kubelet"} or not isinstance(data["part"], str):
-        raise HandMutantError(f"{file}: must have the text `part` and the list `kubelet`")
-    return list(_kubelets(file, data["part"], data["kubelet"]))
+    return list(_kubelets(file, *part_and_entries(text, file, "kubelet")))
 
 
 def _kubelets(file: str, part: str, entries: Iterable[dict[str, Any]]) -> Iterator[WrongKubelet]:
