@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.unit.up_command.node_commands import drahealth
+from drahealth.suites.unit.up_command.node_commands import RELEASE, drahealth, folder_of_nodes
 
 GATE = "DRAOptionalNodeOperations"  # alpha, and new in Kubernetes 1.37
 WITHOUT_A_DRIVER = """
@@ -37,7 +37,6 @@ spec:
   containers: [{name: main, image: training, resources: {claims: [{name: port}]}}]
   resourceClaims: [{name: port, resourceClaimName: port}]
 """
-RELEASE = ["--kubernetes", os.environ["KUBERNETES"]] if os.environ.get("KUBERNETES") else []
 SKIPPED = "{.status.allocation.devices.results[0].skipNodeOperations[0]}"
 ENTRIES = "{.status.containerStatuses[0].allocatedResourcesStatus}"
 
@@ -45,10 +44,7 @@ ENTRIES = "{.status.containerStatuses[0].allocatedResourcesStatus}"
 @pytest.fixture
 def state() -> Iterator[Path]:
     """A folder for nodes. All nodes are removed at the end."""
-    folder = Path(f"/tmp/dh-gates-{os.getpid()}")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DRAHEALTH_STATE", str(folder))
-        patch.delenv("DRAHEALTH_SOCKET", raising=False)
+    with folder_of_nodes("gates") as folder:
         yield folder
         drahealth("down", "--all")
         assert list(folder.iterdir()) == []

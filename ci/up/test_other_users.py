@@ -1,7 +1,6 @@
 """What another user of this machine can do with a node of `drahealth up`: nothing (docs/security.md)."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 from drahealth.suites.unit.listening_processes import files_of, listening, processes
 from drahealth.suites.unit.other_user import as_root, other_user
-from drahealth.suites.unit.up_command.node_commands import drahealth
+from drahealth.suites.unit.up_command.node_commands import RELEASE, drahealth, folder_of_nodes
 
 API_PATHS = ("/", "/api", "/api/v1/secrets", "/readyz", "/openapi/v3", "/version")
 KUBELET_PATHS = (
@@ -21,12 +20,9 @@ KUBELET_PATHS = (
 @pytest.fixture
 def node() -> Iterator[Path]:
     """The folder of a Ready node."""
-    folder = Path(f"/tmp/dh-users-{os.getpid()}")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DRAHEALTH_STATE", str(folder))
-        patch.delenv("DRAHEALTH_SOCKET", raising=False)
+    with folder_of_nodes("users") as folder:
         try:
-            drahealth("up", *(["--kubernetes", os.environ["KUBERNETES"]] if os.environ.get("KUBERNETES") else []))
+            drahealth("up", *RELEASE)
             yield folder
         finally:
             drahealth("down")

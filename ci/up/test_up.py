@@ -21,7 +21,7 @@ import pytest
 
 from drahealth.suites import RunningNode
 from drahealth.suites.unit.other_user import as_root, other_user
-from drahealth.suites.unit.up_command.node_commands import PATIENCE, drahealth
+from drahealth.suites.unit.up_command.node_commands import PATIENCE, RELEASE, drahealth, folder_of_nodes
 from drahealth.suites.unit.up_command.page import PAGE, printed_by, python_of
 
 JOB = """
@@ -58,15 +58,11 @@ def status() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A Ready node in a folder of its own; nothing of it is left at the end."""
-    folder = Path(f"/tmp/dh-up-{os.getpid()}")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DRAHEALTH_STATE", str(folder))
-        patch.delenv("DRAHEALTH_SOCKET", raising=False)
+    with folder_of_nodes("up") as folder:
         try:
-            release = ["--kubernetes", os.environ["KUBERNETES"]] if os.environ.get("KUBERNETES") else []
             inventory = tmp_path_factory.mktemp("inventory") / "gpus.yaml"
             inventory.write_text("format: inventory/v1\ndevices: [{name: gpu, count: 4}]\n")
-            drahealth("up", *release, "-f", str(inventory))
+            drahealth("up", *RELEASE, "-f", str(inventory))
             yield folder
         finally:
             drahealth("down")

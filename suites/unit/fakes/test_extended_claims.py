@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, NODES, PODS, ApiError, Object
-from drahealth.fakes.cluster.scheduling import control_loop
+from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, NODES, PODS, Object
 from drahealth.fakes.cluster.scheduling.extended_claims import claim_status, claimed_resources, extended_claim
-from drahealth.suites.unit.fakes.test_scheduler import GPU_CLASS, Cluster, named
+from drahealth.suites.unit.fakes.test_scheduler import GPU_CLASS, Cluster, fail_one_binding, named
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
 CLASSES: dict[str, Object] = {
@@ -81,15 +80,7 @@ async def test_the_claim_for_an_extended_resource_ends_with_its_pod(cluster: Clu
 
 
 async def test_a_pod_whose_binding_failed_keeps_its_claim(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_loop, "_RETRY", 0)
-    bind, errors = cluster.server.bind, [ApiError(500, "InternalError", "etcdserver: request timed out")]
-
-    async def fail_once(name: str, namespace: str, node: str) -> None:
-        if errors:
-            raise errors.pop()
-        await bind(name, namespace, node)
-
-    monkeypatch.setattr(cluster.server, "bind", fail_once)
+    fail_one_binding(cluster, monkeypatch)
     bound = await cluster.run(pod("train", container("main", gpu="1")))
     named = bound["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
     assert [claim["metadata"]["name"] for claim in await cluster.server.list(CLAIMS)] == [named]

@@ -328,7 +328,8 @@ async def test_interrupted_writes_are_completed_after_an_outage(cluster: Cluster
     await cluster.bound("train")
 
 
-async def test_a_rejected_binding_is_repeated(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def fail_one_binding(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the API server answer the next binding with an error, after which the scheduler retries at once."""
     monkeypatch.setattr(control_loop, "_RETRY", 0)
     bind, errors = cluster.server.bind, [ApiError(500, "InternalError", "etcdserver: request timed out")]
 
@@ -338,6 +339,10 @@ async def test_a_rejected_binding_is_repeated(cluster: Cluster, monkeypatch: pyt
         await bind(name, namespace, node)
 
     monkeypatch.setattr(cluster.server, "bind", fail_once)
+
+
+async def test_a_rejected_binding_is_repeated(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_one_binding(cluster, monkeypatch)
     await cluster.run(pod("train", FROM_TEMPLATE))
 
 

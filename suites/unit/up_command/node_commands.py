@@ -1,10 +1,28 @@
 """Commands for real nodes, as a user has them: each in a process of its own."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
 
 PATIENCE = 300.0
 """Seconds that a command may take on a loaded machine."""
+RELEASE = ["--kubernetes", os.environ["KUBERNETES"]] if os.environ.get("KUBERNETES") else []
+"""The option for the release that the environment selects."""
+
+
+@contextmanager
+def folder_of_nodes(name: str) -> Iterator[Path]:
+    """The folder of the nodes that commands start until the end. It does not exist yet; whoever uses it removes it."""
+    folder = Path(f"/tmp/dh-{name}-{os.getpid()}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRAHEALTH_STATE", str(folder))
+        patch.delenv("DRAHEALTH_SOCKET", raising=False)
+        yield folder
 
 
 def drahealth(*arguments: str, code: int = 0, text: str | None = None) -> str:
