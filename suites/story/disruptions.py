@@ -7,9 +7,8 @@ from drahealth.proto import events
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.story.history import History
 from drahealth.suites.targets.capabilities import Capability
+from drahealth.suites.targets.gates import DRA_GATE
 from drahealth.suites.targets.target import Target
-
-_DRA_GATE = "DynamicResourceAllocation"
 
 
 class Disruptions:
@@ -76,7 +75,7 @@ class Disruptions:
         self._use(Capability.SWITCH_GATES)
         if not dra:
             self._use(Capability.SWITCH_DRA)
-            self.log(f"the feature gate {_DRA_GATE} is off in the kubelet")
+            self.log(f"the feature gate {DRA_GATE} is off in the kubelet")
         if not messages:
             self._use(Capability.SWITCH_MESSAGES)
             self.log(f"the feature gate {MESSAGE_GATE} is off in the kubelet")
@@ -86,13 +85,13 @@ class Disruptions:
         self.gates_on = api_server and kubelet
         self.has_default_gates = self.gates_on and dra and messages
         self.history.observe(events.Stopped("kubelet"))
-        without_messages = () if messages else (events.GateSet(MESSAGE_GATE, False, True, False),)
-        for event in without_messages:  # the kubelet may write statuses before the node is ready again
-            self.history.observe(event)
+        without_messages = events.GateSet(MESSAGE_GATE, False, True, False)
+        if not messages:  # the kubelet may write statuses before the node is ready again
+            self.history.observe(without_messages)
         await self.target.set_gates(api_server=api_server, kubelet=kubelet, dra=dra, messages=messages)
         self.history.observe(events.GateSet(STATUS_GATE, self.gates_on, api_server, kubelet))
-        for event in without_messages:
-            self.history.observe(event)
+        if not messages:
+            self.history.observe(without_messages)
 
     async def api_server_stops(self) -> None:
         """Stop the API server. Watches end, and writes fail."""
