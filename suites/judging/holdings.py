@@ -8,11 +8,22 @@ from drahealth.proto.values import ResourceStatus
 Device = tuple[str, str, str]
 """Driver, pool, device."""
 
+DevicesByName = Mapping[str, Sequence[Device]]
+"""The devices by their names in a Pod status. Several can have one name: a driver may give them the same CDI id."""
 
-def not_held(records: Sequence[Record], devices: Mapping[str, Device]) -> Iterator[str]:
+
+def by_name(devices: Iterable[tuple[str, Device]]) -> dict[str, tuple[Device, ...]]:
+    """The devices of each name, each device once."""
+    found: dict[str, dict[Device, None]] = {}
+    for name, device in devices:
+        found.setdefault(name, {})[device] = None
+    return {name: tuple(named) for name, named in found.items()}
+
+
+def not_held(records: Sequence[Record], devices: DevicesByName) -> Iterator[str]:
     """Entries and devices in a status that the container, or the pod itself, does not hold.
 
-    `devices` maps names in a pod status to devices. Pods whose claims and requests are unknown are not judged.
+    Pods whose claims and requests are unknown are not judged.
     """
     held = _Held(records)
     reported: set[tuple[str, str, str, str]] = set()
@@ -29,7 +40,7 @@ def not_held(records: Sequence[Record], devices: Mapping[str, Device]) -> Iterat
 
 
 def missing(
-    records: Sequence[Record], statuses: Iterable[StatusSeen], devices: Mapping[str, Device], watched: Iterable[Device]
+    records: Sequence[Record], statuses: Iterable[StatusSeen], devices: DevicesByName, watched: Iterable[Device]
 ) -> Iterator[str]:
     """Devices of claims that a container of a running pod holds and does not show. Only `watched` ones are judged."""
     held, known = _Held(records), set(watched)
@@ -37,10 +48,11 @@ def missing(
         if status.phase != "Running":
             continue
         shown = {
-            (place, devices.get(resource.resource_id, ("", "", "")))
+            (place, device)
             for place, entries in status.entries()
             for entry in entries
             for resource in entry.resources
+            for device in devices.get(resource.resource_id, ())
         }
         regular = {container.name for container in status.containers}
         for one in held.devices(status.uid):
@@ -84,14 +96,14 @@ class _Held:
 
 
 def _strangers(
-    held: _Held, uid: str, place: str, entries: Sequence[ResourceStatus], devices: Mapping[str, Device]
+    held: _Held, uid: str, place: str, entries: Sequence[ResourceStatus], devices: DevicesByName
 ) -> Iterator[tuple[str, str]]:
     """Entries and IDs that the place does not hold."""
     for entry in entries:
         if entry.name.startswith("claim:"):
             mine = held.of_claim(uid, place, entry.name)
             for resource in entry.resources:
-                if devices.get(resource.resource_id) not in mine:
+                if mine.isdisjoint(devices.get(resource.resource_id, ())):
                     yield entry.name, resource.resource_id
         elif len(entry.resources) > held.count(uid, place, entry.name):
             yield entry.name, f"{len(entry.resources)} devices"

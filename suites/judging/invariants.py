@@ -15,10 +15,8 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.values import DEFAULT_TIMEOUT, MESSAGE_LIMIT, DeviceHealth, Health, ResourceHealth
 from drahealth.suites.judging import holdings, pod_states, status_writes
+from drahealth.suites.judging.holdings import Device, DevicesByName
 from drahealth.suites.judging.stream_ends import without_cause
-
-Device = tuple[str, str, str]
-"""Driver, pool, device."""
 
 OVERLAP = 0.5
 """Seconds by which a driver may notice the end of a stream late."""
@@ -32,8 +30,8 @@ _WHOLE = MESSAGE_LIMIT - 24
 """Bytes. A shorter message is certainly not truncated."""
 
 
-def violations(records: Sequence[Record], devices: Mapping[str, Device]) -> dict[str, list[str]]:
-    """The violations in the history, by requirement. `devices` maps names in a pod status to devices."""
+def violations(records: Sequence[Record], devices: DevicesByName) -> dict[str, list[str]]:
+    """The violations in the history, by requirement."""
     return {
         "STATUS-06": list(duplicates(records)),
         "STATUS-07": list(unreported(records, devices)),
@@ -61,8 +59,11 @@ def duplicates(records: Iterable[Record]) -> Iterator[str]:
                     yield f"pod {status.pod} has {name} twice in entry {entry.name}"
 
 
-def unreported(records: Sequence[Record], devices: Mapping[str, Device]) -> Iterator[str]:
-    """Healths and messages that a pod showed and no driver reported, and Unknown without a cause."""
+def unreported(records: Sequence[Record], devices: DevicesByName) -> Iterator[str]:
+    """Healths and messages that a pod showed and no driver reported, and Unknown without a cause.
+
+    If several devices have the name, the status must be right for one of them. Which one is for STATUS-12 to judge.
+    """
     reported: dict[Device, set[tuple[Health, str]]] = {}
     shown: dict[tuple[str, Device], float] = {}  # time of the last report before the last known health
     arrived: dict[Device, float] = {}  # time of the last report that a pod has shown: the kubelet has received it
@@ -78,17 +79,23 @@ def unreported(records: Sequence[Record], devices: Mapping[str, Device]) -> Iter
             case StatusSeen() as status:
                 arrived_before = before.setdefault(status.uid, {**causes.reports_until(record.at - ARRIVAL), **arrived})
                 for name, resource in _resources(status):
-                    device = devices.get(name, ("", "", name))
-                    key = (status.uid, device)
+                    named = devices.get(name, (("", "", name),))
+                    right = [device for device in named if _is_reported(resource, reported.get(device, ()), causes)]
                     if resource.health is not Health.UNKNOWN:
-                        shown[key] = arrived[device] = causes.last_report(device)
-                    is_reported = (resource.health, _cut(resource.message)) in reported.get(device, ())
-                    if causes.drops_messages and not resource.message:
-                        is_reported |= any(health is resource.health for health, _ in reported.get(device, ()))
-                    unknown = resource.health is Health.UNKNOWN and not resource.message and device[0]
-                    since = shown.get(key, arrived_before.get(device))
-                    if not is_reported and not (unknown and (since is None or causes.since(since, device, record.at))):
+                        arrived.update({device: causes.last_report(device) for device in right})
+                        shown.update({(status.uid, device): arrived[device] for device in right})
+                    elif not resource.message:
+                        since = {d: shown.get((status.uid, d), arrived_before.get(d)) for d in named if d[0]}
+                        right += [d for d, at in since.items() if at is None or causes.since(at, d, record.at)]
+                    if not right:
                         yield f"pod {status.pod} showed {resource}, and no driver reported it"
+
+
+def _is_reported(resource: ResourceHealth, reported: Collection[tuple[Health, str]], causes: "_Causes") -> bool:
+    """Whether one of the reports has the health and the message. A message can be missing if they are dropped."""
+    if causes.drops_messages and not resource.message:
+        return any(health is resource.health for health, _ in reported)
+    return (resource.health, _cut(resource.message)) in reported
 
 
 class _Causes:
@@ -194,7 +201,7 @@ def _ends(driver: str, streams: dict[str, float], name: str, at: float) -> Itera
 
 
 def not_converged(
-    records: Sequence[Record], statuses: Collection[StatusSeen], devices: Mapping[str, Device], gates_on: bool
+    records: Sequence[Record], statuses: Collection[StatusSeen], devices: DevicesByName, gates_on: bool
 ) -> list[str]:
     """Running pods whose status is not the last report on a stream that is still open.
 
@@ -205,16 +212,22 @@ def not_converged(
     found += holdings.missing(records, statuses, devices, latest) if gates_on else []
     for status in statuses if gates_on else ():
         for name, resource in _resources(status) if status.phase == "Running" else ():
-            last = latest.get(devices.get(name, ("", "", "")))
-            if last and (resource.health, resource.message) != (last.health, last.message):
-                found.append(f"pod {status.pod} shows {resource}, and the last report was {last}")
+            last = [latest.get(device) for device in devices.get(name, ())]
+            if last and not any(report is None or _shows(resource, report) for report in last):
+                found.append(
+                    f"pod {status.pod} shows {resource}, and the last report was {' or '.join(map(str, last))}"
+                )
     return found
+
+
+def _shows(resource: ResourceHealth, report: DeviceHealth) -> bool:
+    return (resource.health, resource.message) == (report.health, report.message)
 
 
 def _lost(
     records: Sequence[Record],
     statuses: Iterable[StatusSeen],
-    devices: Mapping[str, Device],
+    devices: DevicesByName,
     latest: Mapping[Device, DeviceHealth],
 ) -> Iterator[str]:
     """Reported devices that were in a part of a running pod's status before, and are not in it now."""
@@ -225,7 +238,7 @@ def _lost(
             once.setdefault(record.what.uid, set()).update(_places(record.what))
     for uid, places in once.items():
         for place, name in sorted(places - set(_places(now[uid]))):
-            if devices.get(name) in latest:
+            if any(device in latest for device in devices.get(name, ())):
                 yield f"{f'container {place} of ' if place else ''}pod {now[uid].pod} no longer shows {name}"
 
 

@@ -28,7 +28,7 @@ from drahealth.proto.extended_resources import health_of
 from drahealth.proto.history import HistoryFile
 from drahealth.proto.values import DeviceHealth
 from drahealth.suites.judging import invariants
-from drahealth.suites.judging.invariants import Device
+from drahealth.suites.judging.holdings import Device, by_name
 
 _FOREVER = 10**9  # seconds; what a device plugin lists has no timeout
 
@@ -60,20 +60,9 @@ def as_read(records: Sequence[Record], profile: Profile) -> list[Record]:
     return [replace(record, what=_as_read(_as_sent(record.what), profile)) for record in one_side(records)]
 
 
-def devices_in(records: Iterable[Record]) -> dict[str, Device]:
+def devices_in(records: Iterable[Record]) -> dict[str, tuple[Device, ...]]:
     """The reported devices by what a Pod status calls them: their ids, their CDI ids, those of a resource."""
-    found: dict[str, Device] = {}
-    for record in records:
-        match record.what:
-            case ReportReceived(driver=driver) | ReportSent(driver=driver) | HealthRestored(driver=driver):
-                for device in record.what.devices:
-                    found[f"{driver}/{device.pool}/{device.device}"] = (driver, device.pool, device.device)
-            case ListReceived(driver=driver) | DevicesListed(driver=driver):
-                for listed in record.what.devices:
-                    found[invariants.name_in(driver, listed.id)] = (driver, "", listed.id)
-            case GrpcCall():
-                found.update(_by_cdi_id(record.what))
-    return found
+    return by_name(device for record in records for device in _named(record.what))
 
 
 def violations(history: HistoryFile) -> Mapping[str, Sequence[str]]:
@@ -103,6 +92,19 @@ def _as_read(event: Event, profile: Profile) -> Event:
     if not isinstance(event, ReportSent):
         return event
     return replace(event, devices=tuple(profile.as_read(device) for device in event.devices))
+
+
+def _named(event: Event) -> Iterator[tuple[str, Device]]:
+    """The devices of an event, by what a Pod status calls them."""
+    match event:
+        case ReportReceived(driver=driver) | ReportSent(driver=driver) | HealthRestored(driver=driver):
+            for device in event.devices:
+                yield f"{driver}/{device.pool}/{device.device}", (driver, device.pool, device.device)
+        case ListReceived(driver=driver) | DevicesListed(driver=driver):
+            for listed in event.devices:
+                yield invariants.name_in(driver, listed.id), (driver, "", listed.id)
+        case GrpcCall():
+            yield from _by_cdi_id(event)
 
 
 def _by_cdi_id(call: GrpcCall) -> Iterator[tuple[str, Device]]:

@@ -1,9 +1,10 @@
 """Checks of a story's history and of its pods' last statuses against the invariants."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from drahealth.manager.profile import Profile
 from drahealth.suites.judging import invariants
+from drahealth.suites.judging.holdings import Device, DevicesByName, by_name
 from drahealth.suites.judging.kubelet_side import devices_in, is_of_kubelet, one_side
 from drahealth.suites.story.cleanup import Cleanup
 from drahealth.suites.story.history import History
@@ -32,21 +33,17 @@ class HistoryChecks:
         """Whether two health streams of one driver are open."""
         return invariants.has_two_streams(self._history.as_read(self._profile))
 
-    def _devices(self) -> dict[str, invariants.Device]:
+    def _devices(self) -> DevicesByName:
         """The story's devices by their names in a pod status of this profile."""
-        plugins = {
-            invariants.name_in(plugin.resource, gpu.name): (plugin.resource, "", gpu.name)
-            for plugin in self._made.plugins
-            for gpu in plugin.gpus
-        }
         kubelet_side = (r for r in one_side(self._history.records) if is_of_kubelet(r.what))
-        return (
-            devices_in(kubelet_side)
-            | plugins
-            | {
-                name: (gpu.driver.name, gpu.id.pool, gpu.name)
-                for driver in self._made.drivers
-                for gpu in driver.gpus
-                for name in (gpu.resource_id(self._profile), str(gpu.id))
-            }
-        )
+        return devices_in(kubelet_side) | by_name(self._made_devices())
+
+    def _made_devices(self) -> Iterator[tuple[str, Device]]:
+        """The devices of the story's drivers and device plugins. Devices with the same CDI id have one name."""
+        for plugin in self._made.plugins:
+            for device in plugin.gpus:
+                yield invariants.name_in(plugin.resource, device.name), (plugin.resource, "", device.name)
+        for driver in self._made.drivers:
+            for gpu in driver.gpus:
+                for name in (gpu.resource_id(self._profile), str(gpu.id)):
+                    yield name, (gpu.driver.name, gpu.id.pool, gpu.name)

@@ -118,7 +118,7 @@ def _place(bar: Bar, row: list[Bar]) -> None:
 def _statuses(records: Sequence[Record]) -> Iterator[tuple[_Key, Bar]]:
     """The bars of Pod statuses, each with its device; with the ID of the status if no driver reported such a device."""
     devices = devices_in(records).items()
-    known = {name: (driver, f"{pool}/{device}" if pool else device) for name, (driver, pool, device) in devices}
+    known = {name: (driver, f"{pool}/{device}" if pool else device) for name, [(driver, pool, device), *_] in devices}
     found: dict[tuple[str, str], States] = {}
     for record in records:
         if isinstance(record.what, StatusSeen):

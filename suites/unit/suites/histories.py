@@ -7,7 +7,7 @@ from drahealth.proto.values import DeviceHealth, Health, ResourceHealth, Resourc
 
 DRIVER = "gpu.example.com"
 POOL = "node-a"
-DEVICES = {f"{DRIVER}/{POOL}/{name}": (DRIVER, POOL, name) for name in ("gpu-0", "gpu-1")}
+DEVICES = {f"{DRIVER}/{POOL}/{name}": ((DRIVER, POOL, name),) for name in ("gpu-0", "gpu-1")}
 """Devices by their names in a status, as `invariants` expects them."""
 
 

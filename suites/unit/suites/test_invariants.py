@@ -362,6 +362,35 @@ def test_devices_may_be_missing_while_the_gate_is_off() -> None:
     assert not_converged(opened(), report(), status(), shown=pod([container()]), gates_on=False) == []
 
 
+# Devices with the same CDI id have one name
+
+SHARED = {f"{DRIVER}/{POOL}/gpu-all": ((DRIVER, POOL, "gpu-0"), (DRIVER, POOL, "gpu-1"))}
+
+
+@pytest.mark.parametrize("last", ["gpu-0", "gpu-1"])
+@pytest.mark.parametrize(
+    ("shown", "found"),
+    [
+        (status(HEALTHY, device="gpu-all"), 0),
+        (status(UNHEALTHY, "hot", device="gpu-all"), 0),
+        (status(HEALTHY, "hot", device="gpu-all"), 1),
+        (status(UNKNOWN, device="gpu-all"), 1),
+    ],
+)
+def test_a_name_of_several_devices_shows_the_health_of_one_of_them(shown: StatusSeen, found: int, last: str) -> None:
+    first = report(device="gpu-1" if last == "gpu-0" else "gpu-0")
+    both = replace(first, devices=(*first.devices, *report(UNHEALTHY, "hot", device=last).devices))
+    known = status(device="gpu-all"), status(UNHEALTHY, "hot", device="gpu-all")
+    records = history(opened(), both, *known, shown)
+    assert len(list(invariants.unreported(records, SHARED))) == found
+    assert len(invariants.not_converged(records, [shown], SHARED, True)) == found
+
+
+def test_a_name_of_several_devices_is_unknown_while_one_of_them_was_not_reported() -> None:
+    known, unknown = (status(health, device="gpu-all") for health in (HEALTHY, UNKNOWN))
+    assert list(invariants.unreported(history(report(device="gpu-0"), known, unknown), SHARED)) == []
+
+
 # All invariants on histories of a correct kubelet
 
 healths = st.builds(report, st.sampled_from(Health), st.sampled_from(["", "hot", LONG + LONG]), timeout=st.just(3600))

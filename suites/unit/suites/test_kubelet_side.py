@@ -66,15 +66,16 @@ def test_list_of_a_device_plugin_is_read_as_a_kubelet_does() -> None:
 
 
 def test_devices_are_known_by_id_by_cdi_id_and_by_resource() -> None:
-    device = {"pool_name": "node-a", "device_name": "gpu-0", "cdi_device_ids": ["vendor.com/gpu=7"]}
-    answer = {"claims": {"u": {"devices": [device]}}}
+    shared = ["vendor.com/gpu=all"]
+    devices = [{"pool_name": "node-a", "device_name": name, "cdi_device_ids": shared} for name in ("gpu-0", "gpu-1")]
+    answer = {"claims": {"u": {"devices": devices}}}
     prepared = GrpcCall(DRIVER, "/d.sock", "v1.DRAPlugin/NodePrepareResources", {}, answer, 0.1)
     listed = DevicesListed("example.com/gpu", "", "s", (PluginDevice("0"),))
     gpu = (DRIVER, "node-a", "gpu-0")
     assert devices_in(history(received(HOT), prepared, listed)) == {
-        f"{DRIVER}/node-a/gpu-0": gpu,
-        "vendor.com/gpu=7": gpu,
-        "example.com/gpu=0": ("example.com/gpu", "", "0"),
+        f"{DRIVER}/node-a/gpu-0": (gpu,),
+        "vendor.com/gpu=all": (gpu, (DRIVER, "node-a", "gpu-1")),
+        "example.com/gpu=0": (("example.com/gpu", "", "0"),),
     }
 
 
