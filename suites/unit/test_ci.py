@@ -1,10 +1,13 @@
 """CI: ci/step defines the steps. .ci/run and the workflows call all of them, and nothing else."""
 
+import gzip
+import os
 import re
 import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -96,15 +99,94 @@ def test_a_release_with_another_tag_or_command_is_refused(arguments: tuple[str, 
     assert (done.returncode, done.stdout, bool(done.stderr)) == (2, "", True)
 
 
-def test_a_release_without_a_heading_in_the_changelog_is_refused(tmp_path: Path) -> None:
+VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+RELEASED = [
+    f"drahealth-{VERSION}-py3-none-any.whl",
+    f"drahealth-{VERSION}.tar.gz",
+    f"drahealth-driver-{VERSION}.tgz",
+    f"drahealth-driver-image-{VERSION}.tar.gz",
+]
+GH = """#!/bin/sh
+printf '%s\\n' "$@" > "$RECORDED/arguments"
+cat > "$RECORDED/notes"
+"""
+"""A `gh` that records its arguments and its input."""
+
+
+DOCKER = """#!/bin/sh
+case $1 in
+  save) [ "$2" = --output ] && echo "an image of ${4##*/}" > "$3"; exit "${DOCKER_SAVES:-0}" ;;
+esac
+"""
+"""A `docker` that writes a text as the image."""
+
+
+def release(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs ci/release in a checkout that has only what it reads, with a `gh` that records."""
     for name in ("ci/release", "ci/chart/drahealth-driver/Chart.yaml", "pyproject.toml"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / name)
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, checkout / name)
+    script(checkout / "bin" / "gh", GH)
+    script(checkout / "bin" / "docker", DOCKER)
+    environment = {**os.environ, "PATH": f"{checkout / 'bin'}:{os.environ['PATH']}", "RECORDED": str(checkout)}
+    words = [str(checkout / "ci" / "release"), *arguments]
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    """A checkout with the files of a release, and its section in CHANGELOG.md."""
+    (tmp_path / "CHANGELOG.md").write_text(
+        f"# Changelog\n\n## {VERSION}\n\n- New.\n\n### Fixed\n\n## 0.0.1\n\n- Old.\n"
+    )
+    (tmp_path / "dist").mkdir()
+    for name in RELEASED:
+        (tmp_path / "dist" / name).write_text(name)
+    sums = subprocess.run(["sha256sum", *RELEASED], cwd=tmp_path / "dist", capture_output=True, check=True).stdout
+    (tmp_path / "dist" / "SHA256SUMS").write_bytes(sums)
+    return tmp_path
+
+
+def test_a_release_without_a_heading_in_the_changelog_is_refused(tmp_path: Path) -> None:
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## Unreleased\n")
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    words = [str(tmp_path / "ci" / "release"), "build", f"v{version}"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (done.returncode, f"needs the heading ## {version}" in done.stderr) == (2, True)
+    done = release(tmp_path, "build", f"v{VERSION}")
+    assert (done.returncode, f"needs the heading ## {VERSION}" in done.stderr) == (2, True)
+
+
+def test_the_image_becomes_an_archive_with_a_checksum(built: Path) -> None:
+    assert release(built, "image").returncode == 0
+    archive = built / "dist" / RELEASED[3]
+    assert gzip.decompress(archive.read_bytes()) == f"an image of drahealth-driver:{VERSION}\n".encode()
+    assert sha256(archive.read_bytes()).hexdigest() in (built / "dist" / "SHA256SUMS").read_text()
+
+
+def test_an_image_that_cannot_be_saved_is_no_file_of_the_release(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_SAVES", "1")
+    (built / "dist" / RELEASED[3]).unlink()
+    assert release(built, "image").returncode == 1
+    assert not (built / "dist" / RELEASED[3]).exists()
+
+
+def test_publish_makes_a_draft_of_the_tag_with_its_files_and_its_notes(built: Path) -> None:
+    done = release(built, "publish", f"v{VERSION}")
+    assert (done.returncode, done.stderr) == (0, "")
+    options = ["--draft", "--verify-tag", "--title", f"drahealth {VERSION}", "--notes-file", "-"]
+    recorded = (built / "arguments").read_text().splitlines()
+    assert recorded == ["release", "create", f"v{VERSION}", *options, *RELEASED, "SHA256SUMS"]
+    assert (built / "notes").read_text() == "\n- New.\n\n### Fixed\n\n"
+
+
+@pytest.mark.parametrize("name", [*RELEASED, "SHA256SUMS"])
+def test_publish_refuses_a_release_without_one_of_its_files(built: Path, name: str) -> None:
+    (built / "dist" / name).unlink()
+    done = release(built, "publish", f"v{VERSION}")
+    assert (done.returncode, f"no dist/{name}" in done.stderr, (built / "arguments").exists()) == (2, True, False)
+
+
+def test_publish_refuses_a_file_that_has_changed(built: Path) -> None:
+    (built / "dist" / RELEASED[0]).write_text("changed")
+    assert release(built, "publish", f"v{VERSION}").returncode == 1
+    assert not (built / "arguments").exists()
 
 
 def test_an_unknown_step_is_refused_with_the_names_of_all() -> None:
