@@ -19,6 +19,7 @@ _T = TypeVar("_T")
 _KEEPER = "drahealth.suites.targets.kubelet.node.keeper"
 _PATIENCE = 10.0
 """Seconds for the keeper to end its processes, before it is killed."""
+_KILLED = "another process killed it, or the kernel for lack of memory; `dmesg` shows the latter"
 
 
 class Process:
@@ -41,8 +42,12 @@ class Process:
         """The error for an unexpected end."""
         if self._keeper.gone is not None:
             return self._keeper.gone
-        ending = _ending(self.exited.result())
-        failure = HarnessError(f"{self.name} has ended ({ending}): {logs.telling_line(self.log)}")
+        code = self.exited.result()
+        ended = f"{self.name} has ended ({_ending(code)})"
+        if code == -signal.SIGKILL:  # its log ends before the signal, so no line of it is the reason
+            failure = HarnessError(ended, _KILLED)
+        else:
+            failure = HarnessError(f"{ended}: {logs.telling_line(self.log)}")
         failure.add_note(logs.note(self.name, self.log))
         return failure
 

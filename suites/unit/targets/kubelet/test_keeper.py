@@ -181,6 +181,16 @@ async def test_a_killed_keeper_ends_its_processes(run: RunDirectory, mark: str) 
     await keeper.close(remove=True)
 
 
+@pytest.mark.parametrize(("end", "named"), [("kill -KILL $$", False), ("exit 3", True)])
+async def test_only_a_process_that_was_not_killed_is_explained_by_its_log(
+    keeper: Keeper, run: RunDirectory, end: str, named: bool
+) -> None:
+    process = await shell(keeper, run, f"echo 'E1121 11:30:51.9 16 run.go:72] no runtime'; {end}")
+    await process.exited
+    failure = process.failure()
+    assert ("no runtime" in str(failure), ["no runtime" in note for note in failure.__notes__]) == (named, [True])
+
+
 def test_a_killed_parent_ends_the_keeper_and_removes_the_folder(mark: str) -> None:
     with subprocess.Popen([sys.executable, "-c", MASTER, mark], stdout=subprocess.PIPE, text=True) as master:
         assert master.stdout is not None
