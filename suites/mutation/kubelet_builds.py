@@ -11,7 +11,7 @@ A folder is made with the name NAME.part and renamed when it is complete, so an 
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,10 +39,12 @@ _NEEDED = ("api", "cmd", "pkg", "plugin", "third_party")
 class KubeletBuilds:
     """The kubelets of one release, in the folder `root`."""
 
-    def __init__(self, root: Path, version: str, progress: Progress) -> None:
+    def __init__(self, root: Path, version: str, progress: Progress, notify: Callable[[str], None]) -> None:
+        """`notify` gets a line when this process must wait for another one."""
         self._root = root
         self._package = Package("kubernetes", "Kubernetes", version, (_PROGRAM,))
         self._progress = progress
+        self._notify = notify
         self._module: Module | None = None
 
     def build(self, wrong: WrongKubelet) -> Path:
@@ -122,13 +124,26 @@ class KubeletBuilds:
     def _alone(self) -> Iterator[None]:
         try:
             _make(self._root / "kubelets")
-            with filelock.FileLock(self._root / "lock"):
+            with self._locked():
                 yield
         except OSError as error:
             raise HarnessError(
                 f"cannot write the cache {self._root}: {error}",
                 "make room, correct its permissions, or set DRAHEALTH_CACHE to another folder",
             ) from error
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        lock = filelock.FileLock(self._root / "lock")
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            self._notify(f"waits for another build of kubelets in {self._root}")
+            lock.acquire()  # without a limit: the lock ends with its process
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 def _copy(published: Path, source: Path) -> None:

@@ -41,7 +41,8 @@ def main() -> int:
     try:
         every = read_wrong_kubelets(FOLDER)
         wanted = _chosen(every, options.names)
-        builds = KubeletBuilds(default_root() / "wrong-kubelets" / f"v{DEFAULT_VERSION}", DEFAULT_VERSION, _progress)
+        root = default_root() / "wrong-kubelets" / f"v{DEFAULT_VERSION}"
+        builds = KubeletBuilds(root, DEFAULT_VERSION, _progress, _notify)
         builds.keep_only(every)
         trials = _try_all(wanted, builds, options)
     except HandMutantError as error:
@@ -125,6 +126,11 @@ def _progress(stage: str, done: int | None = None, total: int | None = None) -> 
     """Shows the stage in place, on a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{stage}")
+
+
+def _notify(line: str) -> None:
+    """Writes a line, in place of the stage that a terminal shows."""
+    sys.stderr.write("\r\033[K" * sys.stderr.isatty() + f"ci/check-wrong-kubelets {line}\n")
 
 
 if __name__ == "__main__":
