@@ -25,6 +25,7 @@ from drahealth.proto.quoting import quoted
 from drahealth.proto.version import __version__
 
 FORMAT = "drahealth-history/v1"
+_BEGIN = b'{"format": "drahealth-history/'
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +119,12 @@ def read_history(path: Path) -> HistoryFile:
     if found.truncated:
         log.warning("%s: ignoring incomplete line %d", path, found.truncated)
     return found
+
+
+def is_history(path: Path) -> bool:
+    """Whether the file begins as a history of any version does. Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(len(_BEGIN)) == _BEGIN
 
 
 def load_history(data: bytes) -> HistoryFile:

@@ -3,6 +3,7 @@
 import tempfile
 from pathlib import Path
 
+from drahealth.proto.history import is_history
 from drahealth.suites.errors import ConfigurationError
 
 
@@ -29,3 +30,22 @@ def check_output_folder(name: str | None) -> None:
         tempfile.TemporaryFile(dir=name).close()
     except OSError as error:
         raise ConfigurationError(f"cannot write to folder {name}: {error.strerror}", "choose another folder") from None
+
+
+def check_histories_folder(name: str | None) -> None:
+    """As `check_output_folder`. Raises ConfigurationError also if a *.jsonl in it is no history: a run replaces such
+    files. Other files do not matter, because a run writes no other ones."""
+    check_output_folder(name)
+    if name and (foreign := sorted(path.name for path in Path(name).glob("*.jsonl") if not _can_be_replaced(path))):
+        raise ConfigurationError(
+            f"folder {name} has a file that is not a history: {foreign[0]}",
+            "choose another folder, so that the run overwrites no file of yours",
+        )
+
+
+def _can_be_replaced(path: Path) -> bool:
+    """A history, or an empty file, which a killed run can leave."""
+    try:
+        return path.is_file() and (path.stat().st_size == 0 or is_history(path))
+    except OSError:  # unreadable, so perhaps not ours
+        return False

@@ -17,7 +17,7 @@ from rich.console import Console
 from drahealth.suites.commands.console import Live
 from drahealth.suites.commands.worker_count import worker_count
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.output_paths import check_output_file, check_output_folder
+from drahealth.suites.output_paths import check_histories_folder, check_output_file
 from drahealth.suites.run.options import Options
 from drahealth.suites.targets.cache import default_root
 
@@ -42,7 +42,7 @@ def run_scenarios(
     options = Options.make(flags)
     check_output_file(report)
     check_output_file(junitxml)
-    check_output_folder(histories)
+    check_histories_folder(histories)
     package = resources.files("drahealth.suites")
     settings = str(package.joinpath("run/run.ini"))
     chosen = [str(path.absolute()) for path in played] or [str(package.joinpath("kep"))]

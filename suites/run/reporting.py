@@ -24,7 +24,7 @@ from drahealth.suites.judging import history_text
 from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.judging.report import Outcome, Result
 from drahealth.suites.judging.violation import STEP_FAILED, StepFailed, Violation
-from drahealth.suites.output_paths import check_output_file, check_output_folder
+from drahealth.suites.output_paths import check_histories_folder, check_output_file
 from drahealth.suites.run.case_names import STANDARD_INPUT, case_of, id_of
 from drahealth.suites.run.catalogue import scenarios_folder
 from drahealth.suites.run.completeness import Completeness
@@ -47,7 +47,7 @@ class Reporting:
         try:
             if not hasattr(config, "workerinput"):
                 check_output_file(config.getoption("drahealth_report"))
-                check_output_folder(config.getoption("drahealth_histories"))
+                check_histories_folder(config.getoption("drahealth_histories"))
             self._session = Session.of(config)
         except ConfigurationError as error:
             raise pytest.UsageError(str(error)) from None
