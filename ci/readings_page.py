@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from drahealth.suites.judging.readings import TEXTS, Reading, readings
 
 INTRODUCTION = """\
-The texts of KEP-4680 disagree in places. For each of them, this page has the statements of the texts, our reading and
-the reason. A reading is the statement that drahealth uses. It comes from the newest revision of the KEP, if that
+The texts of KEP-4680 disagree on some topics. For each topic, this page has the statements of the texts, our reading
+and the reason. A reading is the statement that drahealth uses. It comes from the newest revision of the KEP, if that
 revision has a statement; otherwise from the design document, then from older revisions, then from Kubernetes.
 [requirements.md](requirements.md) names the reading of each requirement that depends on one. Ids such as H-15 are facts
 in [facts.md](facts.md).

@@ -61,7 +61,7 @@ def serve(
         str | None, _of_file("Name of the node; default: NODE_NAME, or this machine's name.", "NAME")
     ] = None,
     driver_name: Annotated[
-        str | None, _of_file("Driver name, if the file has none; default: gpu.example.com.", "NAME")
+        str | None, _of_file("Driver name, if the inventory does not name it; default: gpu.example.com.", "NAME")
     ] = None,
     instance: Annotated[
         str | None, _of_file("Instance ID for rolling updates, such as the UID of the Pod.", "ID")

@@ -111,7 +111,7 @@ class PodStateSeen:
     """Type and status of each condition."""
     runs: tuple[ContainerRun, ...]
     """The last run of each container, with name, kind (init, sidecar, regular), state, id, restarts, ready, started,
-    exit_code, the id of the previous run, and the reason why it waits."""
+    exit_code, the id of the previous run, and the reason why the container waits."""
     has_address: bool
     """Whether the status has a podIP."""
     is_deleting: bool = False

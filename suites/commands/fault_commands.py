@@ -36,7 +36,7 @@ def faults_show(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show a fault, and its health in each policy."""
+    """Show a fault, and the health that each policy assigns to the fault."""
     from drahealth.suites.commands.fault_listing import show_fault
 
     show_fault(fault, catalogue, as_json=json)

@@ -40,7 +40,8 @@ OPERATORS = {
     "connective": "`and` becomes `or`, and the other way round.",
     "condition": "The condition of an `if` or of a conditional expression is negated.",
     "negation": "`not x` becomes `x`.",
-    "constant": "True becomes False, and the other way round; an integer grows by one; another number grows tenfold.",
+    "constant": "True becomes False, and the other way round; an integer grows by one; a number with a decimal point "
+    "grows tenfold.",
     "arithmetic": "+ and -, * and /, bitwise OR and bitwise AND are swapped.",
     "function": "`min` and `max`, `any` and `all` are swapped.",
     "statement": "A call or an assignment to an attribute or an item is left out.",

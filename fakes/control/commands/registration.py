@@ -9,7 +9,7 @@ CALLS = ("GetInfo", "NotifyRegistrationStatus")
 
 @command("fail_registration", DRIVER, ctl="", step="")
 class FailRegistration(Command[None]):
-    """Answer all such calls of the kubelet with an error. With an empty error, the calls succeed again."""
+    """Answer each GetInfo or each NotifyRegistrationStatus with an error, until a command with an empty error."""
 
     call: str = argument("GetInfo or NotifyRegistrationStatus.", choices=CALLS)
     error: str = argument("The error; empty: none.", default="")

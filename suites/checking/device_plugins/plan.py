@@ -44,14 +44,14 @@ DEVICE_PLUGIN_EXPERIMENTS = (
     ),
     _experiment(
         "allocation",
-        "Allocate devices: one twice, two containers in a call, and an unknown device.",
+        "Allocate a device twice, devices for two containers in one call, and an unknown device.",
         "main",
         1,
         requires="plugin-registration",
     ),
     _experiment(
         "preferred-allocation",
-        "Ask for preferred devices: one, all, with a device to include, and from a part of the devices.",
+        "Ask for one preferred device, for all, for a choice with a given device, and for a choice from some devices.",
         "main",
         1,
         requires="plugin-registration",

@@ -24,7 +24,7 @@ class BusyWhileWatched(Healthy):
 
 @mutant("pod-status-lists-allocated-devices", "kubelet-pod-status-lists-allocated-devices")
 class PreparedUnderOtherName(Healthy):
-    """NodePrepareResources names each device by its node and its name; health has the published names."""
+    """NodePrepareResources returns NODE-DEVICE as the name of each device; the reports have the published names."""
 
     def answer(self, uid: str, device: Device) -> Device:
         return replace(super().answer(uid, device), device=f"{self.around.node}-{device.device}")

@@ -182,7 +182,7 @@ class OneChannelForAll(Healthy):
 
 @mutant("new-stream-starts-with-all-devices")
 class ResumedStream(Healthy):
-    """A stream that follows a cancelled one continues it: its first report lists only one device."""
+    """The first report after a cancelled stream lists only one device, as if the cancelled stream continued."""
 
     opened = 0
     """Streams of v1.DRAResourceHealth so far."""

@@ -20,7 +20,7 @@ class PluginHangsAtTheEnd(HealthyPlugin):
 
 @plugin_mutant(_EXITS)
 class PluginLeavesAChild(HealthyPlugin):
-    """A child process of the plugin runs after its exit."""
+    """A child process of the plugin still runs after the plugin has exited."""
 
     async def start(self) -> None:
         await asyncio.create_subprocess_exec("sleep", "600")

@@ -99,7 +99,7 @@ class RegistersWithoutSocket(HealthyPlugin):
 
 @plugin_mutant("plugin-serves-a-new-socket")
 class SocketStaysRemoved(HealthyPlugin):
-    """The plugin serves a new socket only for a new kubelet."""
+    """After its socket was removed, the plugin serves a new one only if the kubelet has restarted."""
 
     served_for: tuple[int, int] | None = None
 
