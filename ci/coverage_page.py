@@ -8,7 +8,7 @@ from drahealth.suites.judging.statements import TEXTS, VERDICTS, JudgedStatement
 
 INTRODUCTION = """\
 This page lists the statements of KEP-4680 and of other texts that earlier versions of drahealth did not judge, or only
-in part. The table says what judges each of them now. For most of them, it names requirements;
+in part. The table says what judges each of them now. For most statements, it names requirements;
 [requirements.md](requirements.md) lists all requirements and their scenarios.
 
 A mutant is a wrong kubelet or a wrong API server. Each mutant makes at least one scenario of its row fail.

@@ -17,9 +17,9 @@ checks of all other MUST requirements must pass. A driver and a device plugin wi
     drahealth selftest wrong-pool            # one
     drahealth selftest --sample 12 --seed 4  # twelve random mutants, and the two without a defect
 
-The exit code is 1 if one of the checks for a mutant passes, if a mutant
+The exit code is 1 if a check for the defect passes, if a mutant
 fails another MUST, or if a driver without a defect does not conform. It is 3 if a mutant does not start.
-A check that catches no mutant is unproven. If an unproven check fails, the driver can still conform.
+A check that catches no mutant is unproven. A driver can conform even if an unproven check fails.
 
 """
 

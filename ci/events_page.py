@@ -90,7 +90,7 @@ FIELDS = {
     "change": "Type of the change.",
     "name": "Name.",
     "specs": "The files: `file`, `problem` (empty for a valid CDI spec), `devices` (fully qualified names).",
-    "reachable": "Whether the driver can reach it now.",
+    "reachable": "Whether the driver can reach the API server now.",
 }
 
 

@@ -94,7 +94,7 @@ def serve(
         str | None,
         _of_file("Address for metrics; default: 127.0.0.1. In a Pod use 0.0.0.0, which needs no token.", "ADDRESS"),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON lines, also on a terminal (with -f).")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON lines, even on a terminal (with -f).")] = False,
     log_format: LogFormatOption = LogFormat.TEXT,
     jumping_clock: Annotated[
         bool, typer.Option("--jumping-clock", help="Let clients move the clock forward (without -f).")

@@ -68,7 +68,7 @@ class ProcessExited:
     process: str
     pid: int
     exit_code: int
-    """A negative code is the signal that ended it."""
+    """Exit code of the process; a negative code is the signal that ended the process."""
     children: int
     """Number of its child processes that still ran."""
     output: tuple[str, ...]
@@ -91,7 +91,7 @@ class ChildrenEnded:
 
 @dataclass(frozen=True, slots=True)
 class OutputMeasured:
-    """The size of the output of a process of the driver was measured, at the end of an experiment."""
+    """At the end of an experiment, drahealth measured how much output a process of the driver has written."""
 
     event: ClassVar[str] = "output-measured"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
@@ -217,7 +217,7 @@ class PodRequested:
     claims: tuple[str, ...]
     """UIDs of its claims."""
     profile: str
-    """Profile of the kubelet that runs it, such as kep or v1.37."""
+    """Profile of the kubelet that runs the Pod, such as kep or v1.37."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class StatusSeen:
     resources: tuple[ResourceStatus, ...] | None = None
     """allocatedResourcesStatus of the pod itself, for claims that no container uses; null if the field is missing."""
     namespace: str = ""
-    """Namespace of the pod; empty in a scenario, which has just one."""
+    """Namespace of the pod; empty in a scenario, because a scenario has only one namespace."""
     unknown_keys: tuple[str, ...] = ()
     """Paths of keys in an allocatedResourcesStatus that the KEP does not have."""
     pending: str = ""
@@ -111,7 +111,7 @@ class PodStateSeen:
     """Type and status of each condition."""
     runs: tuple[ContainerRun, ...]
     """The last run of each container, with name, kind (init, sidecar, regular), state, id, restarts, ready, started,
-    exit_code, the id of the previous run, and the reason why the container waits."""
+    exit_code, the id of the previous run, and why the container waits."""
     has_address: bool
     """Whether the status has a podIP."""
     is_deleting: bool = False

@@ -26,7 +26,7 @@ class Pod:
 
     @property
     def status(self) -> StatusSeen | None:
-        """The newest status; None before the first one arrives."""
+        """The newest status; None before the first status arrives."""
         return next(reversed(self.statuses), None)
 
     def devices(self) -> list[ResourceHealth]:

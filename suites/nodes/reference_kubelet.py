@@ -108,7 +108,7 @@ class ReferenceKubelet:
         return list(dict.fromkeys(driver for driver, _ in instances))
 
     def devices(self) -> list[Device]:
-        """All devices that drivers reported, with their health as a pod status shows it now."""
+        """All devices that drivers reported, with the health that a pod status shows now."""
         return list(self.manager.devices())
 
     async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> Mapping[str, tuple[PreparedDevice, ...]]:

@@ -22,7 +22,7 @@ class RunningNode(Node):
         super().__init__(RunningConfiguration(name))
 
     async def driver(self, name: str = "") -> DriverControl:
-        """The node's own driver with this name; without a name the only one. Raises ControlFailed.
+        """The node's own driver with this name; without a name, its only driver. Raises ControlFailed.
 
         `run_pod_with_device` takes it.
         """

@@ -35,7 +35,7 @@ class EndLists(Command[None]):
 
 @command("hold_lists", DEVICE_PLUGIN, ctl="", step="")
 class HoldLists(Command[None]):
-    """Send no lists, also no first list on a new stream, until `release_lists`."""
+    """Send no lists until `release_lists`, not even the first list of a new stream."""
 
 
 @command("release_lists", DEVICE_PLUGIN, ctl="", step="")

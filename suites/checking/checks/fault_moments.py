@@ -38,7 +38,7 @@ def break_is_reported_during_prepare(episode: Episode) -> Finding | None:
 @fault_check(
     "FAULT-09",
     "fault-without-stream",
-    fix="Follow the health of the hardware also without a stream, and start each stream with the present health.",
+    fix="Follow the health of the hardware even without a stream, and start each stream with the current health.",
 )
 def new_stream_starts_with_the_fault(episode: Episode) -> Finding | None:
     """The first report of a stream that opens after the break, or the heal, shows it."""
@@ -66,7 +66,7 @@ def break_is_reported_without_api_server(episode: Episode) -> Finding | None:
 @fault_check(
     "FAULT-11",
     "fault-during-kubelet-restart",
-    fix="Follow the health of the hardware also while the driver is not registered, and start each stream with the "
+    fix="Follow the health of the hardware even while the driver is not registered, and start each stream with the "
     "current health.",
 )
 def new_kubelet_hears_of_the_fault(episode: Episode) -> Finding | None:

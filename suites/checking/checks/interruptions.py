@@ -56,7 +56,7 @@ def reports_continue_after_a_stop(evidence: Evidence, found: list[Stream]) -> Fi
 @health_check(
     "HEALTH-19",
     "idle",
-    fix="Keep the health of all devices also without a subscriber, and start each stream with all of them.",
+    fix="Keep the health of all devices even without a subscriber, and start each stream with all of them.",
 )
 def stream_after_a_pause_starts_with_all_devices(evidence: Evidence, found: list[Stream]) -> Finding:
     """A stream that opens after 30 s without a subscriber has a first report with all devices within 5 s."""

@@ -198,8 +198,8 @@ def _published(listed_: Observation[SlicesListed]) -> frozenset[Device]:
 @health_check(
     "HEALTH-20",
     _NAME,
-    fix="Let each instance determine the health of all devices itself, and let the end of an instance change nothing "
-    "that the other one reads.",
+    fix="Let each instance determine the health of all devices itself. At its end, an instance must not change what "
+    "the other instance reads.",
 )
 def newer_instance_keeps_its_health(evidence: Evidence, found: list[Stream]) -> Finding:
     """Streams of the second instance start with all devices, show a fault, and go on unchanged after the end."""

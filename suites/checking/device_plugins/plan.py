@@ -37,7 +37,8 @@ DEVICE_PLUGIN_EXPERIMENTS = (
     ),
     _experiment(
         "list-and-watch",
-        "Keep a ListAndWatch stream open while other experiments call the device plugin; cancel it, and open it again.",
+        "Keep a ListAndWatch stream open while other experiments call the device plugin. Then cancel the stream, and "
+        "open another one.",
         "main",
         12,
         requires="plugin-registration",

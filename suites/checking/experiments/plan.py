@@ -51,8 +51,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "claims",
-            "Prepare and unprepare claims: one twice, several in a call, an unknown one, and one with a device that "
-            "another claim holds.",
+            "Prepare and unprepare a claim twice, several claims in one call, an unknown claim, and a claim with a "
+            "device that another claim holds.",
             "main",
             10,
             frozenset({"claim"}),

@@ -89,7 +89,7 @@ class NextDeviceBreaks(Healthy):
 
 @mutant("all-subscribers-hear-a-fault", "all-subscribers-receive-all-reports")
 class OneSubscriberHears(Healthy):
-    """Only the stream that was opened last shows changes; the others repeat the health of their start."""
+    """Only the newest stream shows changes; each other stream repeats the health of its first report."""
 
     heartbeat = 1
     change = 0

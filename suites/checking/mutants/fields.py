@@ -44,7 +44,7 @@ class InvalidDeviceName(_OneMore):
 
 @mutant(_FIELDS)
 class ChangingNames(_OneMore):
-    """The name of a reported device has the number of the report."""
+    """The name of a reported device contains the number of the report."""
 
     def more(self, number: int) -> DeviceHealth:
         return DeviceHealth(self.around.node, f"dev-3-{number}", Health.HEALTHY, updated=self.time())
@@ -87,7 +87,7 @@ class LongMessageInBytes(_Unhealthy):
 
 @mutant("messages-are-stable")
 class CountingMessage(_Unhealthy):
-    """The message has the number of the heartbeat."""
+    """The message contains the number of the heartbeat."""
 
     def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
         found = super().health_of(device, api)

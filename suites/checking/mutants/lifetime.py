@@ -110,7 +110,7 @@ class DiesWithApiServer(Healthy):
 
 @mutant(_LATER)
 class PrepareNeedsApiServer(Healthy):
-    """NodePrepareResources fails while the API server is unreachable, also without claims."""
+    """NodePrepareResources fails while the API server is unreachable, even if the request has no claims."""
 
     async def answer_claims(self, call: Any, request: Any, context: Any) -> Any:
         try:

@@ -13,7 +13,7 @@ _INFO = "get-info-describes-a-dra-driver"
 
 @mutant("driver-has-a-registration-socket")
 class NoRegistrationSocket(Healthy):
-    """The registration socket has a name that starts with a dot, which kubelets ignore."""
+    """The name of the registration socket starts with a dot; kubelets ignore such names."""
 
     async def start(self) -> None:
         await super().start()
@@ -122,6 +122,6 @@ class NewNameAtSecondRegistration(Healthy):
 
 @mutant("served-health-is-advertised")
 class HealthNotAdvertised(Healthy):
-    """GetInfo does not list v1alpha1.DRAResourceHealth, which is served."""
+    """The driver serves v1alpha1.DRAResourceHealth, but GetInfo does not list this API."""
 
     advertised = tuple(name for name in Healthy.advertised if name != V1ALPHA1.advertised)

@@ -80,7 +80,7 @@ class EndRemovesAllSockets(Healthy):
 
 @mutant(_LEFT)
 class EndRemovesSlices(Healthy):
-    """An instance deletes the ResourceSlices at its end, and the other one does not publish them again."""
+    """An instance deletes the ResourceSlices at its end, and the other instance does not publish them again."""
 
     def publish(self) -> None:
         if not self.ending:

@@ -52,7 +52,7 @@ class LateFirstReport(Healthy):
 
 @mutant(_ALL)
 class EmptyFirstReport(Healthy):
-    """The first report lists no device; the next one lists all."""
+    """The first report lists no device; the next report lists all devices."""
 
     def listed(self, api: HealthApi, number: int) -> list[DeviceHealth]:
         first = number == 0 and api is not NODE_HEALTH
@@ -61,7 +61,7 @@ class EmptyFirstReport(Healthy):
 
 @mutant(_ALL)
 class PartialFirstReport(Healthy):
-    """The first report lists all devices except the last one; the next one lists all."""
+    """The first report lists all devices except the last one; the next report lists all devices."""
 
     def listed(self, api: HealthApi, number: int) -> list[DeviceHealth]:
         devices = super().listed(api, number)

@@ -14,8 +14,8 @@ from drahealth.suites.checking.verdicts import Finding, Verdict, failed, not_app
 
 _REFERENCE, _FAULTS, _KUBELET = "plugin-pod-status", "plugin-pod-faults", "plugin-kubelet-pod"
 _CALLS = (ALLOCATE, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER)
-_LISTED = "Keep each device in all lists, with its ID, also while a Pod uses it."
-_BROKEN = "List a broken device as Unhealthy under its ID, also while a Pod uses it."
+_LISTED = "Keep each device in all lists, with its ID, even while a Pod uses it."
+_BROKEN = "List a broken device as Unhealthy under its ID, even while a Pod uses it."
 
 
 @check("DEVPLUGIN-31", _REFERENCE, fix="Answer Allocate and the calls that you advertise without an error.")
