@@ -45,9 +45,9 @@ class Result:
     rerun: str = ""
     """The command that runs only this scenario again; empty after success."""
     beyond: tuple[str, ...] = ()
-    """The requirements that make it not applicable."""
+    """The requirements because of which the scenario is not applicable."""
     reason: str = ""
-    """Why it is not applicable."""
+    """Why the scenario is not applicable."""
     where: str = ""
     """For a failed timeline: the step, with its file and line."""
     authors_step: bool = False
@@ -60,7 +60,7 @@ class Result:
     history_sha256: str = ""
     """Digest of that file."""
     id: str = ""
-    """Identifies the scenario in a run, however the run was started. Of our scenarios, it is also the same in all
+    """Identifies the scenario in a run, however the run was started. The id of our scenarios is the same in all
     releases: `drahealth.kep::NAME`."""
 
     @property
@@ -117,7 +117,7 @@ class Conditions:
     options: Mapping[str, str] = field(default_factory=dict)
     """The options of the run by name, without the dashes."""
     revision: str | None = None
-    """Git commit of the current directory. It ends with -dirty if files differ from it; null outside of git."""
+    """Git commit of the current directory. It ends with -dirty if files have changed since then; null without git."""
 
 
 @dataclass

@@ -36,7 +36,7 @@ class RunReport:
     complete: bool
     """Whether the run reached its end, and the user selected all scenarios."""
     reason: str
-    """Why it is not complete; empty if it is."""
+    """Why the run is not complete; empty for a complete run."""
     interrupted: bool
     """Whether a signal, an error of the environment or an internal error ended the run. A report without an end, such
     as after SIGKILL, is interrupted too."""

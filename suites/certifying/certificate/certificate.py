@@ -32,7 +32,7 @@ _FAULTS = ("faults", "plugin-faults")
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What a run certifies, or that it does not."""
+    """The certificate of a run: whether the driver is certified, and for what."""
 
     certified: bool
     """Whether no applicable MUST of the level has FAIL, NOT_TESTED or ERROR."""
@@ -41,7 +41,7 @@ class Certificate:
     level: Level
     """The level: how many requirements were judged."""
     driver: str
-    """The name that the driver gave in GetInfo, or the resource of a device plugin; empty if it gave none."""
+    """The name that the driver gave in GetInfo, or the resource of a device plugin; empty without a registration."""
     health_apis: tuple[str, ...]
     """The health APIs on which the driver reported."""
     releases: str

@@ -21,4 +21,4 @@ class ReleaseView:
     shown: tuple[Seen, ...]
     """What the status shows over time: an entry for each change."""
     reasons: tuple[str, ...]
-    """Why it differs from what the driver reported, one phrase each."""
+    """The reasons why the status differs from the reports of the driver, one phrase each."""

@@ -107,7 +107,8 @@ class ActionSection(Section):
     headers: dict[Text, StrictStr] = Field(default_factory=dict)
     """Headers of the request."""
     backend: Text | None = None
-    """Tell this scripted backend, a Python file relative to the profile, which replaces hardware or a daemon."""
+    """Send a line to this scripted backend: a Python file that replaces hardware or a daemon. The path is relative to
+    the profile."""
     arguments: tuple[StrictStr, ...] = ()
     """Arguments of the backend."""
     tell: Text | None = None

@@ -55,7 +55,7 @@ class ClusterSection(Section):
     """A cluster in which the Pod of the driver runs, and the node of the Pod."""
 
     kubeconfig: Text
-    """Access to the cluster, in which drahealth creates the objects of `pod`, and deletes them at the end."""
+    """Access to the cluster. drahealth creates the objects of `pod` in this cluster, and deletes them at the end."""
     node: Text
     """Name of the node."""
     root: Text = "/"
@@ -83,11 +83,11 @@ class DriverSection(Section):
     cluster: ClusterSection | None = Field(
         default=None, examples=[{"kubeconfig": "~/.kube/config", "node": "kind-control-plane", "root": "/mnt/node"}]
     )
-    """The cluster in which the Pod runs; without it, a process of this machine has the command of the container."""
+    """The cluster in which the Pod runs. By default drahealth runs the command of the container on this machine."""
     running: RunningDriver | None = Field(
         default=None, examples=[{"registry-dir": "/var/lib/kubelet/plugins_registry"}]
     )
-    """Where a driver runs that drahealth does not start."""
+    """A driver that is already running: its directories, node and API server."""
     environment: dict[Variable, StrictStr] = Field(default={}, examples=[{"LOG_LEVEL": "debug"}])
     """Variables for the driver, with placeholders."""
     working_directory: Text = "."
@@ -122,7 +122,7 @@ class SandboxSection(Section):
     """[sandbox]: namespaces and private directories of each driver process. Without it there is no sandbox."""
 
     namespaces: tuple[Namespace, ...] = NAMESPACES
-    """mount: private directories; network: loopback only; pid: no process is left; user: root inside, not outside."""
+    """mount: private directories; network: loopback only; pid: no process is left; user: root only inside."""
     private: tuple[PrivateDirectory, ...] = Field((), examples=[["/run/nri", "/dev"]])
     """Private directories besides /var/lib/kubelet, /var/run/cdi and /etc/cdi, empty at the start."""
 
@@ -160,9 +160,9 @@ class ApiServerSection(Section):
     """[api-server]: the API server of a driver that drahealth starts."""
 
     kind: Literal["none", "memory", "real"] = "memory"
-    """none: no API server; memory: one in this process; real: kube-apiserver and etcd."""
+    """none: no API server; memory: drahealth's own API server; real: kube-apiserver and etcd."""
     kubeconfig: Text | None = Field(default=None, examples=["~/.kube/config"])
-    """Instead of kind: the kubeconfig of a cluster, in which drahealth creates objects, and deletes them at the end."""
+    """Instead of kind: the kubeconfig of a cluster. drahealth creates objects there, and deletes them at the end."""
     kubernetes: Release | None = Field(default=None, examples=["1.37.1"])
     """Release of a real API server, such as 1.37.1."""
     objects: tuple[Text, ...] = Field(default=(), examples=[["objects.yaml"]])
@@ -200,8 +200,8 @@ class AbilitiesSection(Section):
     several_processes: StrictBool = True
     """Whether several processes of the driver can run at the same time on one machine."""
     rolling_update: StrictBool = False
-    """Whether two instances of the driver can serve side by side, with sockets of their own. The second one has another
-    {pod_uid} and {instance}."""
+    """Whether two instances of the driver can serve side by side, with different sockets. The second instance has
+    another {pod_uid} and {instance}."""
     faults: StrictBool = False
     """If true, faults can be caused. Then a driver without a [[fault]] is not certified."""
 

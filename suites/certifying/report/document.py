@@ -40,7 +40,7 @@ class RequirementResult(DriverRequirement):
     findings: tuple[CheckFinding, ...]
     """The finding of each check; the worst one decides."""
     not_judged: Mapping[str, str]
-    """Checks that do not apply beside others that decide, with the reason of each."""
+    """Checks that do not apply, each with its reason, if other checks decide the verdict."""
     remarks: tuple[CheckFinding, ...]
     """Failures of unproven checks, which do not change the verdict."""
 
@@ -73,7 +73,7 @@ class Report:
     rerun: str = ""
     """The command that repeats a part of the run. REQUIREMENT stands for an ID."""
     certificate: Certificate | None = None
-    """The certificate, also if the driver is not certified; null for a check."""
+    """The certificate, even if the driver is not certified; null for a check."""
     families: Mapping[str, str] = field(default_factory=dict)
     """The result of each family of requirements, such as plugin contract, health and Pod status: conforms, fails,
     incomplete, harness error, or does not apply."""
