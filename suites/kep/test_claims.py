@@ -129,6 +129,7 @@ async def test_devices_with_the_same_cdi_id_each_show_their_own_health(node: Nod
     with node.judging("STATUS-12", "the status can be written"):
         await pod.is_running()
     good, bad = await node.allocated(claim)
+    await driver.has_reported(bad, Health.HEALTHY)
     await bad.becomes(Health.UNHEALTHY, message="thermal limit reached")
     with node.judging("STATUS-12", "each device shows its own health"):
         await pod.shows(bad, Health.UNHEALTHY, message="thermal limit reached")

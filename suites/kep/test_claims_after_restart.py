@@ -18,6 +18,7 @@ async def test_entries_survive_a_kubelet_restart_while_their_driver_is_absent(no
     await gpu.becomes(Health.UNHEALTHY, message="of a driver that stays")
     await one.becomes(Health.UNHEALTHY, message="before its driver stopped", timeout=600)
     await pod["first"].shows(one, Health.UNHEALTHY, message="before its driver stopped")
+    await other.has_reported(gpu, Health.UNHEALTHY)
     await other.is_silenced()
     await driver.stops()
     await pod["first"].shows(one, Health.UNKNOWN, message="", within="resync")

@@ -64,6 +64,7 @@ async def test_a_device_of_a_sidecar_creates_an_event(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]
     pod = await node.running_pod(containers={"main": []}, sidecars={"side": [(await node.claim(driver))["gpu"]]})
+    await driver.has_reported(gpu, Health.HEALTHY)
     before = await _events(node, pod)
     await gpu.becomes(Health.UNHEALTHY, message="of the sidecar")
     await node.kubelet_catches_up()
@@ -76,6 +77,7 @@ async def test_a_device_of_the_pod_itself_creates_an_event(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]
     pod = await node.running_pod(unused=[await node.claim(driver)])
+    await driver.has_reported(gpu, Health.HEALTHY)
     before = await _events(node, pod)
     await gpu.becomes(Health.UNHEALTHY, message="of no container")
     await node.kubelet_catches_up()

@@ -82,7 +82,8 @@ async def test_a_plugin_without_the_health_service_runs_pods_and_its_devices_sho
 async def test_a_plugin_that_returns_unimplemented_is_called_once(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu(served_health_apis=())
     await pod.shows(gpu, Health.UNKNOWN, message="")
-    await node.kubelet_catches_up()
+    _, later, seen = await node.pod_with_a_gpu()
+    await later.shows(seen, Health.HEALTHY)  # so the health methods of the first driver have been called
     await node.advance_time(6)
     await node.kubelet_catches_up()
     calls = (await driver.control.state()).stream_requests

@@ -118,6 +118,7 @@ async def test_two_shares_of_a_device_show_it_once(node: Node) -> None:
     gpu, pod = driver.gpus[0], await node.pod((await node.claim(driver))["gpu"])
     with node.judging("STATUS-12", "the status can be written"):
         await pod.is_running()
+        await driver.has_reported(gpu, Health.HEALTHY)
         await gpu.becomes(Health.UNHEALTHY, message="of both shares")
         await pod.shows(gpu, Health.UNHEALTHY, message="of both shares")
         node.check(len(pod.resources(gpu)) == 1, f"{gpu} of {driver} once", pod)
@@ -130,6 +131,7 @@ async def test_a_pod_shows_more_than_a_hundred_devices_of_a_driver(node: Node) -
     pod = await node.running_pod(*(claim["gpu"] for claim in claims))
     await pod.has_devices(112)
     last, message = driver.gpus[-1], "m" * MESSAGE_LIMIT
+    await driver.has_reported(last, Health.HEALTHY)
     await driver.control.report([gpu.reading(Health.UNHEALTHY, message) for gpu in driver.gpus])
     with node.judging("STATUS-23", "the status is written"):
         await pod.shows(last, Health.UNHEALTHY, message=message)
