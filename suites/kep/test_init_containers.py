@@ -28,11 +28,7 @@ async def test_an_init_container_that_keeps_failing_shows_the_health_of_its_devi
     gpu = driver.gpus[0]
     claim = await node.claim(driver)
     pod = await node.pod(init={"first": [claim["gpu"]]})
-    await pod["first"].is_in_state("running")
-    await pod["first"].ends(1)
-    await pod["first"].is_in_state("running", restarts=1)
-    await pod["first"].ends(1)
-    await pod["first"].is_in_state("CrashLoopBackOff", restarts=1)
+    await pod["first"].fails_until_back_off()
     await gpu.becomes(Health.UNHEALTHY, message="the cause of the failure")
     with node.judging("INIT-01", "the init container shows it"):
         await pod["first"].shows(gpu, Health.UNHEALTHY, message="the cause of the failure")
@@ -60,10 +56,7 @@ async def test_a_sidecar_that_keeps_failing_shows_the_health_of_its_device(node:
     gpu = driver.gpus[0]
     claim = await node.claim(driver)
     pod = await node.running_pod(sidecars={"side": [claim["gpu"]]})
-    await pod["side"].ends(1)
-    await pod["side"].is_in_state("running", restarts=1)
-    await pod["side"].ends(1)
-    await pod["side"].is_in_state("CrashLoopBackOff", restarts=1)
+    await pod["side"].fails_until_back_off()
     await gpu.becomes(Health.UNHEALTHY, message="the cause of the failure")
     with node.judging("INIT-02", "the sidecar shows it"):
         await pod["side"].shows(gpu, Health.UNHEALTHY, message="the cause of the failure")

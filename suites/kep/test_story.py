@@ -12,7 +12,7 @@ async def test_a_pod_shows_its_failed_gpu_and_its_replacement_gets_another_gpu(n
     pod = await replicas.next_pod()
     failing = await pod.gpu_of(driver)
     await failing.fails_with("xid/95")
-    await pod.fails_until_back_off()
+    await pod["main"].fails_until_back_off()
     with node.judging("STORY-01", "the pod shows the failed device"):
         await pod.shows(failing, Health.UNHEALTHY, message=f"XID 95: {failing}: memory error, not contained")
     await failing.gets_taint("gpu.example.com/unhealthy", "NoSchedule")
@@ -31,7 +31,7 @@ async def test_a_pod_shows_its_failed_device_plugin_gpu_and_its_replacement_gets
     pod = await replicas.next_pod()
     [failing] = await pod.devices_of(plugin)
     await failing.becomes(Health.UNHEALTHY)
-    await pod.fails_until_back_off()
+    await pod["main"].fails_until_back_off()
     with node.judging("STORY-01", "the pod shows the failed device of the plugin"):
         await pod.shows(failing, Health.UNHEALTHY)
     await pod.is_deleted()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Protocol
 
 from drahealth.fakes.cluster.api import Object
@@ -77,6 +78,24 @@ class PodPart:
         """Terminate the container with this exit code."""
         self._node.log(f"{self} terminates with exit code {code}")
         await self._node.target.end_container(self._pod.uid, self._name, code)
+
+    async def fails_until_back_off(self) -> None:
+        """Let the container fail whenever it runs, until the kubelet waits before it restarts it (CrashLoopBackOff).
+
+        A slow kubelet can end its first wait of 10 s before a status shows it. The next wait is longer.
+        """
+        for restarts in count():
+
+            def is_up_or_waits(restarts: int = restarts) -> bool:
+                return any(
+                    c.state == "CrashLoopBackOff" or (c.state == "running" and c.restarts >= restarts)
+                    for c in self._seen()
+                )
+
+            await self._until(is_up_or_waits, "start", f"{self} runs again or is in CrashLoopBackOff")
+            if any(c.state == "CrashLoopBackOff" for c in self._seen()):
+                return
+            await self.ends(1)
 
     def has_cdi_devices(self, *gpus: Gpu) -> None:
         """Check that the container runtime received the CDI devices of these devices, and no others."""

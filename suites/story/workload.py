@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from itertools import count
 from typing import Protocol
 
 from drahealth.fakes.cluster.api import CLAIMS, NODES, PODS, Object
@@ -221,19 +220,6 @@ class Pod:
         self.node.log(f"the containers of pod {self.name} terminate with exit code {code}")
         for container in self.uses.containers:
             await self.node.target.end_container(self.uid, container, code)
-
-    async def fails_until_back_off(self) -> None:
-        """Let its containers fail repeatedly until one is in CrashLoopBackOff."""
-        for restarts in count():
-
-            def is_up_or_waits(container: ContainerSeen, restarts: int = restarts) -> bool:
-                runs = container.state == "running" and container.restarts >= restarts
-                return runs or container.state == "CrashLoopBackOff"
-
-            await self._until("a container runs again or is in CrashLoopBackOff", is_up_or_waits, "start")
-            if any(container.state == "CrashLoopBackOff" for container in self._seen()):
-                return
-            await self.ends(1)
 
     async def fails_repeatedly(self) -> None:
         """Let its containers fail whenever they run, until the task is cancelled."""
