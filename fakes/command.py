@@ -3,15 +3,12 @@
 `python -m drahealth.fakes driver serve -f FILE` and `python -m drahealth.fakes ctl ...` equal those of `drahealth`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 
 import typer
-from typer.core import TyperGroup
-from typer.main import get_group
 
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.program.log_lines import write_error
-from drahealth.fakes.program.usage import LazyGroup
+from drahealth.fakes.program.usage import ListedGroup, Subcommand
 
 
 def _driver() -> typer.Typer:
@@ -26,17 +23,16 @@ def _ctl() -> typer.Typer:
     return app
 
 
-_SUBCOMMANDS: Mapping[str, Callable[[], typer.Typer]] = {"driver": _driver, "ctl": _ctl}
+SUBCOMMANDS: Mapping[str, Subcommand] = {
+    "driver": Subcommand("Run fake drivers and device plugins in a separate process.", _driver),
+    "ctl": Subcommand("Control running fake drivers and device plugins.", _ctl),
+}
 
 
-class FakesGroup(LazyGroup):
-    """`drahealth` with the subcommands of the fakes; it imports the one that is used."""
+class FakesGroup(ListedGroup):
+    """`drahealth` with the subcommands of the fakes."""
 
-    def names(self) -> Iterable[str]:
-        return _SUBCOMMANDS
-
-    def build(self, name: str) -> TyperGroup | None:
-        return get_group(_SUBCOMMANDS[name]()) if name in _SUBCOMMANDS else None
+    subcommands = SUBCOMMANDS
 
 
 app = typer.Typer(
@@ -55,6 +51,8 @@ def common() -> None:
 
 def exit_with(error: CommandError) -> None:
     """Prints the error and exits with its code."""
+    from drahealth.fakes.program.log_lines import write_error
+
     write_error(str(error))
     raise SystemExit(error.code)
 

@@ -4,15 +4,26 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
-from typer.main import get_group
 
 from drahealth.fakes.control.node_folder import control_socket_of
 from drahealth.fakes.control.socket_path import VARIABLE, used_path
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.program.usage import DeferredCommand, LazyGroup
+from drahealth.fakes.program.usage import DeferredCommand, LazyGroup, Subcommand
 
-_OWN = ("set", "watch", "status")
+
+def _own_commands() -> typer.Typer:
+    from drahealth.fakes.ctl.own_commands import app
+
+    return app
+
+
+_OWN = {
+    "set": Subcommand(
+        "Report this health, message or timeout for devices, or set the heartbeat of the driver.", _own_commands
+    ),
+    "watch": Subcommand("Print events as they happen, until Ctrl-C or the end of the process.", _own_commands),
+    "status": Subcommand("Show the drivers, their devices and faults.", _own_commands),
+}
 """The subcommands in `own_commands`; the others are made from definitions."""
 _STREAM = "stream"
 
@@ -32,10 +43,10 @@ class DefinedGroup(LazyGroup):
 
         return either([f"`{words}`" for words in new_subcommands(old_name)])
 
-    def build(self, name: str) -> TyperCommand | None:
+    def build(self, name: str) -> DeferredCommand | None:
         from drahealth.fakes.control.commands.registry import widest, with_subcommand
 
-        def build() -> typer.Typer:
+        def alone() -> typer.Typer:
             from drahealth.fakes.ctl.subcommands import add_subcommand
 
             app = typer.Typer(add_completion=False)
@@ -43,7 +54,7 @@ class DefinedGroup(LazyGroup):
             return app
 
         definitions = with_subcommand(f"{self.words} {name}".lstrip())
-        return DeferredCommand(name, widest(definitions).help, build) if definitions else None
+        return DeferredCommand(name, widest(definitions).help, alone) if definitions else None
 
 
 class StreamGroup(DefinedGroup):
@@ -63,14 +74,8 @@ class CtlGroup(DefinedGroup):
         self.commands[_STREAM] = self.commands.pop(_STREAM)  # at the end
         return list(self.commands)
 
-    def build(self, name: str) -> TyperCommand | None:
-        if name not in _OWN:
-            return super().build(name)
-        from drahealth.fakes.ctl.own_commands import app
-
-        found = get_group(app).commands[name]
-        assert isinstance(found, TyperCommand)
-        return found
+    def build(self, name: str) -> DeferredCommand | None:
+        return DeferredCommand(name, *_OWN[name]) if name in _OWN else super().build(name)
 
 
 app = typer.Typer(name="ctl", cls=CtlGroup, no_args_is_help=True, add_completion=False)

@@ -4,18 +4,10 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from enum import StrEnum
 
 from drahealth.proto.quoting import printable_lines
 
 FORMAT = "%(levelname)s %(message)s"
-
-
-class LogFormat(StrEnum):
-    """How a program writes its log lines."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class LogLines(logging.Formatter):

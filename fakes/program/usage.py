@@ -1,29 +1,18 @@
 """Subcommands whose usage errors are one sentence with a hint, like all other errors of the command."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Any, ClassVar, NamedTuple
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
-from typer.main import get_command
+from typer.main import get_group
 
 from drahealth.fakes.hints import near, with_hint
 from drahealth.fakes.program.error_wording import plain
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.program.log_lines import LogFormat
-
-LogFormatOption = Annotated[
-    LogFormat,
-    typer.Option(
-        metavar="FORMAT",
-        help="Log lines on standard error: text (default) or json. json implies --json.",
-        show_default=False,
-    ),
-]
-"""`--log-format` of programs that run in containers."""
 
 _UsageError: Any = typer.BadParameter.__base__
 """The error class for wrong arguments and options; typer does not export it."""
@@ -51,16 +40,12 @@ class CommandGroup(TyperGroup):
         if found is None and not cmd_name.startswith("-"):
             raise CommandError(f"unknown command {cmd_name!r} of {ctx.command_path}; {near(cmd_name, self.commands)}")
         if found is not None and not isinstance(found, DeferredCommand):
-            _hide_types(found, ctx)
+            _adjust_parameters(found, ctx)
         return found
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Prints the help."""
-        _hide_types(self, ctx)
-        super().format_help(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses its own arguments. Raises CommandError."""
+        _adjust_parameters(self, ctx)
         with as_command_error():
             return super().parse_args(ctx, args)
 
@@ -73,17 +58,22 @@ class CommandGroup(TyperGroup):
 class SingleCommand(TyperCommand):
     """A command without subcommands, as a program of its own."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Prints the help."""
-        _hide_types(self, ctx)
-        super().format_help(ctx, formatter)
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parses its arguments."""
+        _adjust_parameters(self, ctx)
+        return super().parse_args(ctx, args)
 
 
-def _hide_types(command: Any, ctx: Any) -> None:
-    """Hides the Python types that typer prints in help for flags and arguments, such as `<bool>`."""
+def _adjust_parameters(command: Any, ctx: Any) -> None:
+    """Hides the Python types that typer prints in help for flags and arguments, such as `<bool>`.
+
+    It also gives `--help` a default. Without one, typer imports pydantic to convert None, which is slow.
+    """
     for parameter in command.get_params(ctx):
         if isinstance(parameter, TyperArgument) or parameter.is_flag:
             parameter.display_type_rich = _no_type
+        if parameter.name == "help" and parameter.default is None:
+            parameter.default = False
 
 
 def _no_type(ctx: Any) -> None:
@@ -120,19 +110,20 @@ class LazyGroup(CommandGroup):
 
 
 class DeferredCommand(TyperCommand):
-    """A command that is built when it is used. Lists of commands need only its name and its help text."""
+    """A command, or a command with subcommands, that is built when it is used. A list of commands does not build it."""
 
-    def __init__(self, name: str, help_text: str, build: Callable[[], typer.Typer]) -> None:
-        """`build` returns a Typer with this command alone."""
+    def __init__(self, name: str, help_text: str, app: Callable[[], typer.Typer]) -> None:
+        """`app` returns the Typer that has the command, or that is the command if both have the same name."""
         super().__init__(name, help=help_text)
-        self._build = build
+        self._app = app
 
     @cached_property
-    def complete(self) -> TyperCommand:
+    def complete(self) -> TyperCommand | TyperGroup:
         """The command itself."""
-        made = get_command(self._build())
-        assert isinstance(made, TyperCommand)
-        _hide_types(made, typer.Context(made))
+        group = get_group(self._app())
+        made = group if group.name == self.name else group.commands[str(self.name)]
+        assert isinstance(made, TyperCommand | TyperGroup)
+        _adjust_parameters(made, typer.Context(made))
         return made
 
     def get_params(self, ctx: Any) -> Any:
@@ -140,6 +131,28 @@ class DeferredCommand(TyperCommand):
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         return self.complete.make_context(*args, **kwargs)
+
+
+class Subcommand(NamedTuple):
+    """A row of a `ListedGroup`."""
+
+    summary: str
+    """The first paragraph of its help. A list of commands shows it without an import of the command."""
+    app: Callable[[], typer.Typer]
+    """Imports and returns the Typer, as in `DeferredCommand`."""
+
+
+class ListedGroup(LazyGroup):
+    """A command with a table of its subcommands. A subcommand is imported and built when it is used."""
+
+    subcommands: ClassVar[Mapping[str, Subcommand]]
+    """By their names, in the order of the help."""
+
+    def names(self) -> Iterable[str]:
+        return self.subcommands
+
+    def build(self, name: str) -> DeferredCommand | None:
+        return DeferredCommand(name, *self.subcommands[name]) if name in self.subcommands else None
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.program.log_lines import LogFormat, log_as_json
-from drahealth.fakes.program.usage import CommandGroup, LogFormatOption
+from drahealth.fakes.program.log_format import LogFormat, LogFormatOption
+from drahealth.fakes.program.usage import CommandGroup
 
 app = typer.Typer(
     name="driver",
@@ -106,6 +106,8 @@ def serve(
     by JSON lines, on the socket or on standard input. Exit codes: 2 wrong usage, 3 environment.
     """
     if log_format is LogFormat.JSON:
+        from drahealth.fakes.program.log_lines import log_as_json
+
         log_as_json()
     given: dict[str, Any] = {
         "kubelet_dir": kubelet_dir,

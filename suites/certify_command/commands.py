@@ -8,18 +8,14 @@ import typer
 from drahealth.suites.check_command.harness_errors import harness_errors
 from drahealth.suites.errors import ConfigurationError
 
+app = typer.Typer()
+
 Registry = Annotated[
     Path | None, typer.Option(metavar="DIR", help="With --init: registration directory of a running driver.")
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the subcommands."""
-    app.command("certify")(certify_driver)
-    app.command("verify")(verify_report)
-    app.command("diff")(diff_reports)
-
-
+@app.command("certify")
 @harness_errors
 def certify_driver(
     words: Annotated[
@@ -121,6 +117,7 @@ def certify_driver(
     raise typer.Exit(program.certify(settings, request))
 
 
+@app.command("verify")
 @harness_errors
 def verify_report(
     report: Annotated[
@@ -143,6 +140,7 @@ def verify_report(
     raise typer.Exit(verify(*files_of(report, evidence)))
 
 
+@app.command("diff")
 @harness_errors
 def diff_reports(
     first: Annotated[Path, typer.Argument(metavar="A", help="A report.json.")],

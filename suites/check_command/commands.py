@@ -7,15 +7,10 @@ import typer
 
 from drahealth.suites.check_command.harness_errors import harness_errors
 
-
-def add_to(app: typer.Typer) -> None:
-    """Adds the subcommands."""
-    app.command("check")(check_driver)
-    app.command("judge")(judge_evidence)
-    app.command("report")(write_report)
-    app.command("selftest")(selftest)
+app = typer.Typer()
 
 
+@app.command("check")
 @harness_errors
 def check_driver(
     command: Annotated[
@@ -126,6 +121,7 @@ def check_driver(
     raise typer.Exit(program.check(settings, outputs))
 
 
+@app.command("judge")
 @harness_errors
 def judge_evidence(
     evidence: Annotated[
@@ -146,6 +142,7 @@ def judge_evidence(
     raise typer.Exit(program.judge_file(evidence, outputs))
 
 
+@app.command("report")
 @harness_errors
 def write_report(
     results: Annotated[
@@ -180,6 +177,7 @@ def write_report(
     program.write_files(results or (), program.Wanted(html, summary, badge))
 
 
+@app.command("selftest")
 def selftest(
     mutants: Annotated[
         list[str] | None,

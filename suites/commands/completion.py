@@ -16,6 +16,8 @@ from typer.main import get_command
 from drahealth.fakes.program.errors import CommandError
 from drahealth.suites.errors import HarnessError
 
+app = typer.Typer()
+
 _PROGRAM = "drahealth"
 _ASKS = "_DRAHEALTH_COMPLETE"
 """The script of a shell sets this environment variable. typer derives its name from that of the program."""
@@ -29,6 +31,7 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
+@app.command("completion")
 def completion(
     shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")], context: typer.Context
 ) -> None:
@@ -45,11 +48,11 @@ def is_asked() -> bool:
     return _ASKS in os.environ
 
 
-def answer(app: typer.Typer) -> None:
+def answer(program: typer.Typer) -> None:
     """Print the words that can come next. A line with an error has none; the shell shows no error before Enter."""
     _register_shells()
     try:
-        shell_complete(get_command(app), {}, _PROGRAM, _ASKS, os.environ[_ASKS])
+        shell_complete(get_command(program), {}, _PROGRAM, _ASKS, os.environ[_ASKS])
     except (CommandError, HarnessError):
         return
 

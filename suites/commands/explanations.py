@@ -6,7 +6,6 @@ from difflib import get_close_matches
 from typing import Any
 
 from drahealth.suites.checking import ledger as driver_ledger
-from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.ledger import KnownIssue, every_known_issue, requirements
 from drahealth.suites.judging.readings import readings
@@ -65,6 +64,8 @@ def _of_kubelets(name: str) -> Explanation:
 
 
 def _of_drivers(name: str) -> Explanation:
+    from drahealth.suites.checking.checks import CHECKS  # slow: it imports all experiments
+
     entry = driver_ledger.requirements()[name]
     subject = "device plugins" if entry.binds == "device-plugin" else "DRA drivers"
     details = {

@@ -7,14 +7,17 @@ import typer
 from drahealth.fakes.program.usage import CommandGroup
 from drahealth.suites.commands import completion
 
-faults_app = typer.Typer(
-    cls=CommandGroup, help="Show faults of devices, their recoveries, and policies.", no_args_is_help=True
+app = typer.Typer(
+    name="faults",
+    cls=CommandGroup,
+    help="Show faults of devices, their recoveries, and policies.",
+    no_args_is_help=True,
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@faults_app.command("list")
+@app.command("list")
 def faults_list(
     catalogue: Annotated[
         str | None,
@@ -28,7 +31,7 @@ def faults_list(
     show_faults(catalogue, as_json=json)
 
 
-@faults_app.command("show")
+@app.command("show")
 def faults_show(
     fault: Annotated[str, typer.Argument(help="Name of the fault, such as xid/79.", autocompletion=completion.faults)],
     catalogue: Annotated[
@@ -42,7 +45,7 @@ def faults_show(
     show_fault(fault, catalogue, as_json=json)
 
 
-@faults_app.command("diff")
+@app.command("diff")
 def faults_diff(
     policy: Annotated[
         str,

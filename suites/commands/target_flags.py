@@ -1,7 +1,4 @@
-"""The flags of a subcommand that are derived from the options of the targets.
-
-They are derived when the subcommand is used: `drahealth --help` and the other subcommands start without the targets.
-"""
+"""The flags of a subcommand that are derived from the options of the targets."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -10,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drahealth.fakes.program.usage import DeferredCommand
 from drahealth.suites.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -20,33 +16,11 @@ Given = dict[str, str | None]
 """Texts by the names of the options, with `target` among them; None stands for an option that is not given."""
 
 _GIVEN = "given"
-_OWN = "own_subcommand"
-
-
-class TargetCommand(DeferredCommand):
-    """A subcommand that takes the options of targets (`takes_target_options`)."""
-
-    def __init__(self, name: str, *, callback: Callable[..., None], **_: Any) -> None:
-        def build() -> typer.Typer:
-            app = typer.Typer(add_completion=False)
-            app.command(name)(_with_flags(*callback.__dict__[_OWN]))
-            return app
-
-        super().__init__(name, inspect.getdoc(callback) or "", build)
 
 
 def takes_target_options(command: "Command") -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds `--target` and the options of all targets to a `TargetCommand`, which gets them as its argument `given`."""
-
-    def decorate(subcommand: Callable[..., None]) -> Callable[..., None]:
-        def listed() -> None:
-            raise AssertionError("only its `complete` command is called")
-
-        listed.__doc__ = subcommand.__doc__
-        listed.__dict__[_OWN] = (subcommand, command)
-        return listed
-
-    return decorate
+    """Adds `--target` and the options of all targets to a subcommand, which gets them as its argument `given`."""
+    return lambda subcommand: _with_flags(subcommand, command)
 
 
 def _with_flags(subcommand: Callable[..., None], command: "Command") -> Callable[..., None]:

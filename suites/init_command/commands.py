@@ -7,16 +7,14 @@ import typer
 
 from drahealth.suites.init_command.starters import STARTERS, Starter
 
+app = typer.Typer()
+
 
 def _kinds() -> list[str]:
     return list(STARTERS)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the subcommand."""
-    app.command("init")(init)
-
-
+@app.command("init")
 def init(
     kind: Annotated[
         str,

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from drahealth.fakes.program.usage import DeferredCommand
+
 # A sentence ends at a full stop, question mark or exclamation mark before a space; abbreviations do not end it.
 END = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)[\"')*]*\s+|\s+·\s+")
 CODE = "CODE"  # stands for inline code and for the fields of an f-string
@@ -72,8 +74,9 @@ def help_texts(command: TyperCommand | TyperGroup, path: str) -> Iterator[Senten
     if isinstance(command, TyperGroup):
         for name in command.list_commands(context):
             child = command.get_command(context, name)
-            assert isinstance(child, TyperCommand | TyperGroup)
-            yield from help_texts(child, f"{path} {name}")
+            whole = child.complete if isinstance(child, DeferredCommand) else child
+            assert isinstance(whole, TyperCommand | TyperGroup)
+            yield from help_texts(whole, f"{path} {name}")
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[int, str]]:

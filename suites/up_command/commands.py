@@ -7,6 +7,8 @@ import typer
 
 from drahealth.fakes.control.node_folder import DEFAULT_NODE
 
+app = typer.Typer()
+
 _KUBECTL = {
     "ignore_unknown_options": True,
     "allow_extra_args": True,
@@ -25,16 +27,7 @@ def _nodes() -> list[str]:
 Name = Annotated[str, typer.Option(metavar="NAME", help="Name of the node.", autocompletion=_nodes)]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the subcommands."""
-    app.command("up")(up)
-    app.command("status")(status)
-    app.command("down")(down)
-    app.command("logs")(logs)
-    app.command("load")(load)
-    app.command("kubectl", context_settings=_KUBECTL)(kubectl)
-
-
+@app.command("up")
 def up(
     name: Name = DEFAULT_NODE,
     kubernetes: Annotated[
@@ -79,6 +72,7 @@ def up(
     raise typer.Exit(run_up(name, options, fresh=fresh, foreground=foreground))
 
 
+@app.command("status")
 def status(
     name: Annotated[
         str | None,
@@ -95,6 +89,7 @@ def status(
     raise typer.Exit(int(any(one.phase != "ready" for one in statuses)))
 
 
+@app.command("down")
 def down(
     name: Name = DEFAULT_NODE,
     every: Annotated[bool, typer.Option("--all", help="All nodes of this user.")] = False,
@@ -109,6 +104,7 @@ def down(
         typer.echo(f"node {folder.name} is {'stopped; its data stay' if keep else 'removed'}")
 
 
+@app.command("logs")
 def logs(
     component: Annotated[
         str | None,
@@ -130,6 +126,7 @@ def logs(
     show_log(existing(name), component, follow=follow, lines=lines)
 
 
+@app.command("load")
 def load(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML or JSON; - is standard input.")],
     name: Name = DEFAULT_NODE,
@@ -143,6 +140,7 @@ def load(
         typer.echo(f"{applied} applied")
 
 
+@app.command("kubectl", context_settings=_KUBECTL)
 def kubectl(context: typer.Context) -> None:
     """Run kubectl on a node: drahealth kubectl [--name NAME] ARGUMENTS.
 

@@ -1,0 +1,48 @@
+"""The subcommands of `drahealth binaries`."""
+
+from typing import Annotated
+
+import typer
+
+from drahealth.fakes.program.usage import CommandGroup
+
+app = typer.Typer(
+    name="binaries",
+    cls=CommandGroup,
+    help="Manage the Kubernetes binaries of the kubelet target.",
+    no_args_is_help=True,
+)
+
+Kubernetes = Annotated[str | None, typer.Option(metavar="VERSION", help="Kubernetes release, such as 1.37.1.")]
+
+
+@app.command("ensure")
+def binaries_ensure(kubernetes: Kubernetes = None) -> None:
+    """Get the binaries of a release. Download them, or build them with Go, if they are not in the cache."""
+    from drahealth.suites.targets.kubelet.binaries.listing import ensure_binaries
+
+    ensure_binaries(kubernetes)
+
+
+@app.command("helm")
+def binaries_helm() -> None:
+    """Get Helm, for the tests of the chart. Download it, or build it with Go, if it is not in the cache."""
+    from drahealth.suites.targets.kubelet.binaries.listing import ensure_helm
+
+    ensure_helm()
+
+
+@app.command("list")
+def binaries_list() -> None:
+    """List the releases in the cache."""
+    from drahealth.suites.targets.kubelet.binaries.listing import show_binaries
+
+    show_binaries()
+
+
+@app.command("remove")
+def binaries_remove(kubernetes: Annotated[str, typer.Argument(help="The release, such as 1.37.1; or helm.")]) -> None:
+    """Remove a release from the cache."""
+    from drahealth.suites.targets.kubelet.binaries.listing import remove_binaries
+
+    remove_binaries(kubernetes)

@@ -1,0 +1,37 @@
+"""The subcommands `scenarios` and `explain` of `drahealth`."""
+
+from typing import Annotated
+
+import typer
+
+from drahealth.suites.commands import completion
+
+app = typer.Typer()
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def scenarios(json: Json = False) -> None:
+    """List the scenarios and their requirements."""
+    from drahealth.suites.commands.listing import show_scenarios
+
+    show_scenarios(as_json=json)
+
+
+@app.command()
+def explain(
+    ids: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ID...",
+            help="A requirement, a reading or a known issue: STATUS-03, READ-01, P-08.",
+            autocompletion=completion.explained_ids,
+        ),
+    ],
+    json: Json = False,
+) -> None:
+    """Explain a requirement of kubelets or drivers, a reading, or a known issue."""
+    from drahealth.suites.commands.listing import show_explanations
+
+    show_explanations(ids, as_json=json)

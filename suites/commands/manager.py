@@ -1,0 +1,97 @@
+"""The subcommand `manager` of `drahealth`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from drahealth.fakes.program.log_format import LogFormat, LogFormatOption
+from drahealth.suites.commands import completion
+
+app = typer.Typer()
+
+
+@app.command("manager")
+def run_manager(
+    root_dir: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Root directory, in place of /var/lib/kubelet. Drivers register below it."),
+    ],
+    pods: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory with manifests; the manager writes statuses there. Default: pods in the root directory.",
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Behavior: kep (default), or v1.34 to v1.37. With a real API server, the default is the profile of "
+            "its release.",
+            autocompletion=completion.profiles,
+        ),
+    ] = None,
+    api_server: Annotated[
+        str,
+        typer.Option(metavar="KIND", help="API server: memory (default), or real, which is kube-apiserver and etcd."),
+    ] = "memory",
+    kubernetes: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="Kubernetes release of a real API server; default: 1.37.1.")
+    ] = None,
+    node_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the node; default: this machine's name.")
+    ] = None,
+    resync: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Time between two resyncs of each Pod status.")
+    ] = 60.0,
+    feature_gates: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GATE=BOOL,...",
+            help="Feature gates: ResourceHealthStatus and ResourceHealthStatusMessage; default: both true.",
+        ),
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            help="Port for Prometheus metrics on 127.0.0.1; 0 selects a free port. "
+            "Clients need the token in the file metrics-token of the root directory.",
+        ),
+    ] = None,
+    history: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write all messages of drivers and device plugins to this new file."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print lines of JSON, even on a terminal.")] = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
+) -> None:
+    """Run the reference in place of a kubelet. It runs Pods from manifests, and shows the health that drivers report.
+
+    SIGTERM or Ctrl-C ends it. The next manager with the same root directory continues from its state.
+    Exit codes: 2 wrong usage, 3 error in the environment.
+    """
+    if log_format is LogFormat.JSON:
+        from drahealth.fakes.program.log_lines import log_as_json
+
+        log_as_json()
+    from drahealth.suites.manager_command.options import Options
+    from drahealth.suites.manager_command.program import serve
+
+    serve(
+        Options.make(
+            root_dir=root_dir,
+            pods=pods,
+            profile=profile,
+            api_server=api_server,
+            kubernetes=kubernetes,
+            node_name=node_name,
+            resync=resync,
+            feature_gates=feature_gates,
+            metrics_port=metrics_port,
+            json=json or log_format is LogFormat.JSON,
+            history=history,
+        )
+    )
