@@ -143,8 +143,8 @@ def verify_report(
 @app.command("diff")
 @harness_errors
 def diff_reports(
-    first: Annotated[Path, typer.Argument(metavar="A", help="A report.json.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="A report.json.")],
+    first: Annotated[Path, typer.Argument(metavar="A", help="The directory of a certificate, or a report.json.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="The other one.")],
 ) -> None:
     """Compare two reports: print the differences in what was checked, and in the verdicts.
 

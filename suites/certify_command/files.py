@@ -9,7 +9,8 @@ from drahealth.suites.errors import ConfigurationError
 
 
 def read_report(path: Path) -> Report:
-    """Reads a report. Raises ConfigurationError."""
+    """Reads a report, which a user can also name by the directory of its certificate. Raises ConfigurationError."""
+    path = path / folder.REPORT if path.is_dir() else path
     return parsed_report(read_bytes(path), path)
 
 

@@ -215,6 +215,14 @@ def test_differences_of_two_reports_are_printed(certificate: Path, tmp_path: Pat
     assert drahealth("diff", certificate / REPORT, certificate / REPORT).returncode == 0
 
 
+def test_reports_are_compared_by_the_directories_of_their_certificates(certificate: Path, tmp_path: Path) -> None:
+    written(tmp_path / "other", core_run(leave_sockets))
+    done = drahealth("diff", certificate, tmp_path / "other")
+    assert (done.returncode, done.stdout) == (1, "PLUGIN-18: PASS -> FAIL\n")
+    refused = drahealth("diff", certificate, tmp_path)
+    assert (refused.returncode, f"cannot read {tmp_path / REPORT}" in refused.stderr) == (2, True)
+
+
 def test_report_of_another_ledger_is_not_verified_in_full(certificate: Path) -> None:
     path = certificate / REPORT
     report = json.loads(path.read_text())
