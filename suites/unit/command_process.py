@@ -6,6 +6,7 @@ signals and exit code. Start a new Python instead if the test is about imports.
 """
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import subprocess
@@ -29,12 +30,20 @@ IMPORTED = (
     "_pytest.junitxml",
     "drahealth.fakes.command",
     "drahealth.fakes.serve.program",
+    "drahealth.suites.certify_command.program",
+    "drahealth.suites.check_command.selftest",
     "drahealth.suites.command",
     "drahealth.suites.commands.play",
+    "drahealth.suites.manager_command.program",
     "drahealth.suites.run.collect",
     "drahealth.suites.run.reporting",
     "drahealth.suites.run.session",
+    "drahealth.suites.targets.kind.target",
     "drahealth.suites.targets.reference.target",
+    "drahealth.suites.up_command.run_up",
+    "jinja2",
+    "prometheus_client",
+    "typer.rich_utils",
 )
 """The modules that the fork server imports."""
 
@@ -95,6 +104,7 @@ def _main(
     program: str, arguments: tuple[str, ...], folder: str, environment: dict[str, str], files: tuple[str, ...]
 ) -> None:
     """The main function of the new process."""
+    gc.freeze()  # a collection would look through all that the fork server imported
     for number, path in enumerate(files):
         opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.dup2(opened, number)
