@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -88,12 +88,16 @@ class Evidence:
     records: tuple[Observation[Event], ...]
     complete: bool = True
     """Whether the run reached its end; False if the last line is missing."""
+    _by_kind: dict[type, list[Observation[Any]]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The records of each type that was asked for: the checks ask for a few types hundreds of times."""
 
     def of(self, kind: type[E], *experiments: str) -> Iterator[Observation[E]]:
         """The records of one type of event, in order; of all experiments if none is named."""
-        for record in self.records:
-            if isinstance(record.what, kind) and (not experiments or record.experiment in experiments):
-                yield Observation(record.number, record.at, record.experiment, record.what)
+        if kind not in self._by_kind:
+            self._by_kind[kind] = [record for record in self.records if isinstance(record.what, kind)]
+        for record in self._by_kind[kind]:
+            if not experiments or record.experiment in experiments:
+                yield record
 
 
 class EvidenceWriter:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 from drahealth.suites.mutation.left_out import children, is_left_out, is_left_out_function
@@ -113,9 +114,11 @@ def mutations(path: str, source: str) -> list[Mutation]:
 def mutated(path: str, source: str, index: int) -> ast.Module:
     """The module with one change. Raises IndexError if it has no such change."""
     tree = ast.parse(source)
-    change = list(_changes(path, tree))[index][1]
-    _Replacer(change).visit(tree)
-    return ast.fix_missing_locations(tree)
+    found = next(islice(_changes(path, tree), index, None), None)
+    if found is None:
+        raise IndexError(f"{path} has no change {index}")
+    _Replacer(found[1]).visit(tree)
+    return tree
 
 
 def sample(every: Iterable[Mutation], number: int, seed: int) -> list[Mutation]:
@@ -124,12 +127,17 @@ def sample(every: Iterable[Mutation], number: int, seed: int) -> list[Mutation]:
 
 
 class _Replacer(ast.NodeTransformer):
+    """Visits only the nodes that have the line of the change, and those without a line of their own."""
+
     def __init__(self, change: _Change) -> None:
         self._change = change
+        self._line: int = getattr(change.node, "lineno", 0)
 
     def visit(self, node: ast.AST) -> Any:
         if node is self._change.node:
-            return ast.copy_location(self._change.other, node)
+            return ast.fix_missing_locations(ast.copy_location(self._change.other, node))
+        if isinstance(node, ast.stmt | ast.expr) and not node.lineno <= self._line <= (node.end_lineno or node.lineno):
+            return node
         return super().generic_visit(node)
 
 

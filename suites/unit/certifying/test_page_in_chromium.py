@@ -24,10 +24,18 @@ SHOWN_ROWS = "[...document.querySelectorAll('tr.row')].filter(row => row.offsetH
 TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
-@pytest.fixture
-async def browser() -> AsyncIterator[Page]:
+@pytest.fixture(scope="module")
+async def chromium_page() -> AsyncIterator[Page]:
+    """The tab of a browser that all tests share: its start takes most of the time of a test."""
     async with chromium() as page:
         yield page
+
+
+@pytest.fixture
+def browser(chromium_page: Page) -> Page:
+    """The tab, without the messages of earlier tests."""
+    chromium_page.problems.clear()
+    return chromium_page
 
 
 @pytest.fixture(params=["one result", "two results", "runs of scenarios"])

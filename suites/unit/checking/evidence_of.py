@@ -24,7 +24,7 @@ def evidence_at(*records: tuple[float, str, Event], header: Header = HEADER) -> 
     told = {experiment for _, experiment, event in ordered if isinstance(event, ExperimentEnded)}
     for experiment in dict.fromkeys(experiment for _, experiment, _ in ordered):
         if experiment not in told:
-            writer.add(max(at for at, _, _ in ordered), experiment, ExperimentEnded("done"))
+            writer.add(ordered[-1][0], experiment, ExperimentEnded("done"))
     writer.finish()
     return writer.evidence
 

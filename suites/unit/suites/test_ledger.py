@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,14 @@ FACTS = SUITES.parent / "docs" / "facts.md"
 ISSUES = [issue for profile in PROFILES for issue in known_issues(profile)]
 
 
-def judging(path: Path) -> Iterator[tuple[str, str, str]]:
+@cache
+def judging(path: Path) -> list[tuple[str, str, str]]:
     """The `judging(requirement, assertion)` calls of a file with literal arguments, by function."""
-    for function in ast.walk(ast.parse(path.read_text())):
+    return [*_judging(ast.parse(path.read_text()))]
+
+
+def _judging(module: ast.Module) -> Iterator[tuple[str, str, str]]:
+    for function in ast.walk(module):
         if not isinstance(function, ast.AsyncFunctionDef):
             continue
         for call in ast.walk(function):
