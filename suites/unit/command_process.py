@@ -23,11 +23,15 @@ COMMAND = "from drahealth.suites.command import main\nmain()"
 FAKES = "from drahealth.fakes.command import main\nmain()"
 """The program of `python -m drahealth.fakes`, the command in a pod's image."""
 
+PYTEST = 'import sys, pytest\nsys.exit(pytest.main(["-p", "no:hypothesispytest", *sys.argv[1:]]))'
+"""pytest. Hypothesis's plugin is left out: at the end of each run it imports all of Hypothesis."""
+
 PATIENCE = 240.0
 """Seconds that a program may take on a loaded machine."""
 
 IMPORTED = (
     "_pytest.junitxml",
+    "anyio.pytest_plugin",
     "drahealth.fakes.command",
     "drahealth.fakes.serve.program",
     "drahealth.suites.certify_command.program",

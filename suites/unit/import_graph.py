@@ -4,6 +4,7 @@ import ast
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -33,6 +34,20 @@ def parsed(source: bytes) -> ast.Module:
         gc.enable()
 
 
+@cache
+def imported(source: bytes) -> tuple[str, ...]:
+    """The dotted names that a module imports, wherever in it."""
+    return tuple(imports(_statements(parsed(source).body)))
+
+
+def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """The statements and those in them: expressions, most of a module, have no imports."""
+    for node in nodes:
+        yield node
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            yield from _statements(getattr(node, block, ()))
+
+
 @dataclass(frozen=True)
 class ImportGraph:
     """The modules of all parts, without the tests of the project, by their names below `drahealth`."""
@@ -48,10 +63,7 @@ class ImportGraph:
         """From the text of each module by its path, such as `fakes/clock.py`."""
         names = {_name(path): path for path in sources if not path.startswith("suites/unit/")}
         packages = frozenset(name for name, path in names.items() if path.endswith("/__init__.py"))
-        edges = {
-            name: frozenset(_modules(imports(ast.walk(parsed(sources[path]))), names) - {name})
-            for name, path in names.items()
-        }
+        edges = {name: frozenset(_modules(imported(sources[path]), names) - {name}) for name, path in names.items()}
         re_exports = frozenset(
             (part, other)
             for part in PARTS

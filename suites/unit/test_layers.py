@@ -1,6 +1,5 @@
 """The permitted imports, and the content of the installed package."""
 
-import ast
 import subprocess
 import sys
 import tomllib
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.targets.registry import FOLDERS
-from drahealth.suites.unit.import_graph import ImportGraph, cycle, imports, parsed, sources
+from drahealth.suites.unit.import_graph import ImportGraph, cycle, imported, imports, parsed, sources
 
 CHECKOUT = Path(__file__).parents[2]
 MAY_IMPORT = {
@@ -31,7 +30,7 @@ def graph() -> ImportGraph:
 def imported_by(part: str) -> Iterator[tuple[str, str]]:
     """Every import of a part's modules, wherever in them it stands: the module's path and the name."""
     for path in MODULES[part]:
-        for name in imports(ast.walk(parsed(path.read_bytes()))):
+        for name in imported(path.read_bytes()):
             yield str(path.relative_to(CHECKOUT)), name
 
 

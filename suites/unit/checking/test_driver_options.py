@@ -9,7 +9,6 @@ from drahealth.suites.driver.options import run_of
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.unit import command_process
 
-PYTEST = "import sys, pytest\nsys.exit(pytest.main(sys.argv[1:]))"
 SUITE = ("-p", "no:cacheprovider", "--pyargs", "drahealth.suites.driver")
 WAIVERS = """
 [[waiver]]
@@ -33,17 +32,17 @@ until = 2027-01-31
 def test_run_without_a_driver_or_with_wrong_options_is_a_usage_error(
     tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
-    done = command_process.run(PYTEST, *SUITE, *options, folder=tmp_path)
+    done = command_process.run(command_process.PYTEST, *SUITE, *options, folder=tmp_path)
     assert (done.returncode, said in done.stderr) == (4, True), done
 
 
 def test_distributed_run_without_a_driver_fails(tmp_path: Path) -> None:
-    done = command_process.run(PYTEST, *SUITE, "-n1", "-q", "-k", "PLUGIN-01", folder=tmp_path)
+    done = command_process.run(command_process.PYTEST, *SUITE, "-n1", "-q", "-k", "PLUGIN-01", folder=tmp_path)
     assert (done.returncode, "--drahealth-check 'COMMAND'" in done.stdout) == (1, True), done
 
 
 def test_tests_can_be_listed_without_a_driver(tmp_path: Path) -> None:
-    assert command_process.run(PYTEST, *SUITE, "--collect-only", "-q", folder=tmp_path).returncode == 0
+    assert command_process.run(command_process.PYTEST, *SUITE, "--collect-only", "-q", folder=tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ def test_tests_can_be_listed_without_a_driver(tmp_path: Path) -> None:
 )
 def test_requirements_of_the_subject_are_the_tests(tmp_path: Path, flags: str, first: str, other: str) -> None:
     options = (f"--drahealth-check-options={flags}", "--drahealth-check=true", "--collect-only", "-q")
-    done = command_process.run(PYTEST, *SUITE, *options, folder=tmp_path)
+    done = command_process.run(command_process.PYTEST, *SUITE, *options, folder=tmp_path)
     found = [line.partition("[")[2].rstrip("]") for line in done.stdout.splitlines() if "test_driver_meets" in line]
     assert (done.returncode, found[:1], other in found) == (0, [first], False), done
 

@@ -13,7 +13,6 @@ from drahealth.suites.run.catalogue import scenarios_folder
 from drahealth.suites.run.order import drawn_order
 from drahealth.suites.unit import command_process
 
-PYTEST = "import sys, pytest\nsys.exit(pytest.main(sys.argv[1:]))"
 FILES = ("--drahealth-report=r.json", "--junitxml=j.xml")
 
 STORIES = """
@@ -41,7 +40,7 @@ Case = tuple[str | None, str | None, list[str]]
 def play(folder: Path, event: str, *arguments: str) -> int:
     """Runs three scenarios, of which the second one has this event. Returns the exit code."""
     (folder / "test_stories.py").write_text(STORIES.replace("{event}", event))
-    return command_process.run(PYTEST, *FILES, *arguments, folder=folder).returncode
+    return command_process.run(command_process.PYTEST, *FILES, *arguments, folder=folder).returncode
 
 
 def report(folder: Path) -> dict[str, Any]:
@@ -127,7 +126,7 @@ def test_a_selection_is_not_complete_and_no_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["--drahealth-report=/dev/full", "--junitxml=/dev/full"])
 def test_a_file_that_cannot_be_written_at_the_end_exits_with_3(tmp_path: Path, option: str) -> None:
     (tmp_path / "test_stories.py").write_text(STORIES.replace("{event}", "pass"))
-    done = command_process.run(PYTEST, option, "--drahealth-target=reference", folder=tmp_path)
+    done = command_process.run(command_process.PYTEST, option, "--drahealth-target=reference", folder=tmp_path)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         3,
         "Exit: drahealth: cannot write /dev/full: No space left on device",
@@ -140,8 +139,11 @@ def test_test_cases_have_the_same_names_from_each_way_to_start_a_run(tmp_path: P
     kep = str(Path(scenarios_folder(), "test_basic.py"))
     for program, words in (
         (command_process.COMMAND, ("run", *chosen, "--junitxml=j.xml")),
-        (PYTEST, ("--pyargs", "drahealth.suites.kep", *chosen, "--junitxml=j.xml")),
-        (PYTEST, (kep, "-c", "own.ini", f"--rootdir={Path(kep).parents[2]}", *chosen, "--junitxml=j.xml")),
+        (command_process.PYTEST, ("--pyargs", "drahealth.suites.kep", *chosen, "--junitxml=j.xml")),
+        (
+            command_process.PYTEST,
+            (kep, "-c", "own.ini", f"--rootdir={Path(kep).parents[2]}", *chosen, "--junitxml=j.xml"),
+        ),
     ):
         done = command_process.run(program, *words, folder=tmp_path)
         assert done.returncode == 0, done.stdout

@@ -11,7 +11,6 @@ from drahealth.proto.history import read_history
 from drahealth.suites.unit import command_process
 
 KEP = ("--pyargs", "drahealth.suites.kep")
-PYTEST = "import sys, pytest\nsys.exit(pytest.main(sys.argv[1:]))"
 
 STORIES = """
 from drahealth.suites.errors import HarnessError
@@ -42,7 +41,7 @@ async def test_with_a_mistake_of_its_author(node):
 
 def run_pytest(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """Run pytest as a process in the folder of the pytester."""
-    done = command_process.run(PYTEST, *arguments, folder=pytester.path)
+    done = command_process.run(command_process.PYTEST, *arguments, folder=pytester.path)
     return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), duration=0.0)
 
 

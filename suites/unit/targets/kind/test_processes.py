@@ -42,6 +42,13 @@ def written(file: Path) -> list[int]:
     return [int(line) for line in done.read_text().split()] if done.exists() else []
 
 
+def block_until_written(file: Path) -> None:
+    """Blocks the event loop too, at most for 10 s."""
+    end = time.monotonic() + 10
+    while not written(file) and time.monotonic() < end:
+        time.sleep(0.001)
+
+
 def is_running(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -54,9 +61,7 @@ async def test_cancellation_during_the_start_ends_the_program_and_its_children(t
     file = tmp_path / "pids"
     call = asyncio.create_task(run(["sh", "-c", _SLEEPS.format(file=file)], limit=60))
     await asyncio.sleep(0)  # it is spawned, and the loop has not yet heard so
-    end = time.monotonic() + 10
-    while not written(file) and time.monotonic() < end:
-        pass
+    block_until_written(file)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
