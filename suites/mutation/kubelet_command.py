@@ -92,7 +92,8 @@ def _try_all(wanted: Sequence[WrongKubelet], builds: KubeletBuilds, options: arg
         since = time.monotonic()
         trials[wrong.name] = trial = _try(wrong, right, builds, options)
         by = f" by {trial.scenario}" if trial.scenario else ""
-        sys.stdout.write(f"{time.monotonic() - since:6.0f} s  {trial.outcome}{by}: {wrong.name} {trial.reason}\n")
+        reason = f": {trial.reason}" if trial.reason else ""
+        sys.stdout.write(f"{time.monotonic() - since:6.0f} s  {trial.outcome}{by}: {wrong.name}{reason}\n")
         sys.stdout.flush()
     return trials
 

@@ -74,8 +74,9 @@ def outcomes(report: Mapping[str, Any]) -> dict[str, str]:
 def judge(wrong: WrongKubelet, right: Mapping[str, str], report: Mapping[str, Any] | None, output: str) -> Trial:
     """The result of a wrong kubelet. `right`: the outcomes of its scenarios on the right kubelet.
 
-    Outcomes: `caught` if a scenario fails that does not fail on the right kubelet; else `survived`. `error` if no
-    scenario could be judged; `reason` is then the last line of the output.
+    Outcomes: `caught` if a scenario fails that does not fail on the right kubelet; else `survived`. `reason` then names
+    a scenario with a known issue on the right kubelet, which can hide the bug. `error` if no scenario could be judged;
+    `reason` is then the last line of the output.
     """
     last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
     if report is None or not report["scenarios"]:
@@ -87,7 +88,9 @@ def judge(wrong: WrongKubelet, right: Mapping[str, str], report: Mapping[str, An
         return Trial(wrong.name, "caught", tuple(failed[0]["broken"]), _short(failed[0]["name"]))
     if any(one["outcome"] == "error" for one in report["scenarios"]):
         return Trial(wrong.name, "error", reason=last)
-    return Trial(wrong.name, "survived")
+    known = [name for name in wrong.scenarios if right.get(name) == "known issue"]
+    reason = f"{known[0]} has a known issue on the right kubelet, which can hide the bug" if known else ""
+    return Trial(wrong.name, "survived", reason=reason)
 
 
 def _short(name: str) -> str:
