@@ -148,7 +148,7 @@ async def test_devices_of_two_resources_with_the_same_id_keep_their_own_health(n
         await second.shows(other, Health.UNHEALTHY)
 
 
-@scenario("TERM-02", "TERM-01")
+@scenario("TERM-02", "TERM-01", needs=("restart-kubelet",))
 async def test_a_terminated_pod_keeps_the_health_of_its_device_plugin_device(node: Node) -> None:
     plugin, another = await node.device_plugin(), await node.device_plugin()
     gpu, other = plugin.gpus[0], another.gpus[0]
@@ -157,7 +157,8 @@ async def test_a_terminated_pod_keeps_the_health_of_its_device_plugin_device(nod
     await pod.shows(gpu, Health.UNHEALTHY)
     await pod.ends(1)
     await pod.is_in_phase("Failed")
-    next_pod = await node.running_pod(another.request())  # its allocation is before the last sync of the ended pod
+    next_pod = await node.running_pod(another.request())  # the kubelet looks for ended pods whose devices it can free
+    await node.kubelet_restarts()  # a kubelet that starts builds the status of each pod again
     await gpu.becomes(Health.HEALTHY)
     await other.becomes(Health.UNHEALTHY)
     await next_pod.shows(other, Health.UNHEALTHY)
