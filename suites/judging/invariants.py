@@ -18,7 +18,7 @@ from drahealth.suites.judging import holdings, pod_states, status_writes
 from drahealth.suites.judging.holdings import Device, DevicesByName
 from drahealth.suites.judging.stream_ends import without_cause
 
-OVERLAP = 0.5
+OVERLAP = 1.0
 """Seconds by which a driver may notice the end of a stream late."""
 
 ARRIVAL = 1.0
@@ -68,7 +68,7 @@ def unreported(records: Sequence[Record], devices: DevicesByName) -> Iterator[st
     shown: dict[tuple[str, Device], float] = {}  # time of the last report before the last known health
     arrived: dict[Device, float] = {}  # time of the last report that a pod has shown: the kubelet has received it
     before: dict[str, Mapping[Device, float]] = {}  # by pod: time of the last report that arrived before the pod
-    causes = _Causes(without_cause(records))
+    causes = _Causes(records)
     for record in records:
         causes.take(record)
         match record.what:
@@ -102,14 +102,17 @@ class _Causes:
     """Valid causes for Unknown and for a missing message.
 
     A device reads Unknown after the end of its stream, a kubelet restart, a complete report without it, or its
-    timeout. An API server with the gate off drops messages, even if it keeps the health (A-05, A-06). `baseless` are
-    the streams that the kubelet ended without a cause; their end is no cause either.
+    timeout. An API server with the gate off drops messages, even if it keeps the health (A-05, A-06). If the kubelet
+    ends a stream without a cause, its end is no cause either.
     """
 
-    def __init__(self, baseless: Collection[tuple[str, str]]) -> None:
-        self._baseless = baseless
+    def __init__(self, records: Sequence[Record]) -> None:
         self._drops_messages = False
-        self._drivers: dict[str, float] = {}
+        self._ends: dict[str, list[float]] = {}
+        baseless = without_cause(records)
+        for record in records:
+            if isinstance(end := record.what, StreamClosed) and (end.driver, end.stream) not in baseless:
+                self._ends.setdefault(end.driver, []).append(record.at)
         self._everything = _NEVER
         self._reports: dict[Device, float] = {}
         self._deadlines: dict[Device, float] = {}
@@ -118,9 +121,6 @@ class _Causes:
 
     def take(self, record: Record) -> None:
         match record.what:
-            case StreamClosed(driver=driver, stream=stream):
-                if (driver, stream) not in self._baseless:
-                    self._drivers[driver] = record.at
             case Restarted("kubelet") | Stopped("kubelet"):
                 self._everything = record.at
             case GateSet(gate="ResourceHealthStatusMessage", on=on):
@@ -154,8 +154,9 @@ class _Causes:
     def since(self, time: float, device: Device, at: float) -> bool:
         """Whether a cause for Unknown happened after this time."""
         self._note_expiry(device, at)
-        causes = (self._everything, self._drivers.get(device[0], _NEVER), self._expired.get(device, _NEVER))
-        return max(causes) > time
+        if max(self._everything, self._expired.get(device, _NEVER)) > time:
+            return True
+        return any(time < end <= at + OVERLAP for end in self._ends.get(device[0], ()))
 
     def _note_expiry(self, device: Device, at: float) -> None:
         if at + self._jumped > self._deadlines.get(device, float("inf")):

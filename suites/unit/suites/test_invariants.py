@@ -214,6 +214,11 @@ def test_unknown_that_the_driver_reported_needs_no_cause() -> None:
     assert unreported(report(), status(), report(UNKNOWN, "no answer"), status(UNKNOWN, "no answer")) == []
 
 
+@pytest.mark.parametrize(("late", "found"), [(0.5, 0), (2.0, 1)])
+def test_a_driver_may_notice_the_end_of_its_stream_after_the_pod_shows_unknown(late: float, found: int) -> None:
+    assert len(unreported(opened(), report(), status(), status(UNKNOWN), late, closed())) == found
+
+
 @pytest.mark.parametrize("cause", [closed(), Restarted("kubelet"), GateSet("ResourceHealthStatus", True)])
 def test_the_end_of_a_stream_and_a_kubelet_restart_are_causes_for_unknown(cause: Event) -> None:
     assert unreported(report(), status(), cause, status(UNKNOWN)) == []
