@@ -7,8 +7,8 @@ from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.judging.statements import TEXTS, VERDICTS, JudgedStatement, statements
 
 INTRODUCTION = """\
-This page lists the statements of KEP-4680 and of other texts that earlier versions of drahealth did not judge, or only
-in part. The table says what judges each of them now. For most statements, it names requirements;
+This page lists statements of KEP-4680 and of other texts. Earlier versions of drahealth did not judge these statements,
+or judged them only in part. The table says what judges each of them now. For most statements, it names requirements;
 [requirements.md](requirements.md) lists all requirements and their scenarios.
 
 A mutant is a wrong kubelet or a wrong API server. Each mutant makes at least one scenario of its row fail.

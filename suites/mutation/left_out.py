@@ -13,7 +13,7 @@ RULES = {
     "messages": "Texts of logs, errors and events, the choice of a log level, and code that only logs or records what "
     "happens.",
     "speed": "The length of pauses between attempts, the time limits of calls, and how long a lost resource is kept: "
-    "the texts define no numbers for them. But operators also remove the code of a pause, a limit or an attempt.",
+    "the texts define no numbers for them. But operators can remove the whole code of a pause, a limit or an attempt.",
     "releases": "Code that only the profiles of releases run. But operators change the conditions that select a "
     "profile.",
     "a kill": "Functions with which a scenario simulates that the kubelet is killed.",
