@@ -94,7 +94,7 @@ def ctl(
         ),
     ] = None,
     name: Annotated[
-        str, typer.Option(metavar="NODE", help="Name of a node of `drahealth up`, in place of its control socket.")
+        str, typer.Option(metavar="NODE", help="Name of a node of `drahealth up`, in place of --socket.")
     ] = "",
     driver: Annotated[
         str,

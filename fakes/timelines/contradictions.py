@@ -109,7 +109,8 @@ class _Story:
         for gone in {whole, did.device}:
             for name in self.has.get(gone, {}):
                 if name != inject.fault and (known := self._known(name)) and known.vanishes:
-                    yield f"the driver omits {gone} from reports at {did.at:g} s because of {name}; recover it first"
+                    omitted = f"the driver omits {gone} from reports at {did.at:g} s because of {name}"
+                    yield f"{omitted}; recover {gone} before this step"
         faults[inject.fault] = float("inf")
 
     def _recover(self, did: Action, recover: Recover) -> Iterator[str]:

@@ -203,7 +203,8 @@ class AbilitiesSection(Section):
     """Whether two instances of the driver can serve side by side, with different sockets. The second instance has
     another {pod_uid} and {instance}."""
     faults: StrictBool = False
-    """If true, faults can be caused. Then a driver without a [[fault]] is not certified."""
+    """Whether drahealth can cause faults in the devices. If true, a driver whose profile has no [[fault]] is not
+    certified."""
 
 
 class DriverProfile(Section):

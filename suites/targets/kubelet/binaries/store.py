@@ -86,7 +86,7 @@ class Store:
             return self._remove_helm()
         package = kubernetes(parse_version(version))
         if not self.folder(package).exists():
-            there = ", ".join(release.version for release in self.installed()) or "none"
+            there = ", ".join(release.version for release in self.installed()) or "no Kubernetes release"
             raise ConfigurationError(f"{package} is not in the cache {self.root}", f"it has {there}")
         with self._changing(silent):
             freed = self._discard(self.folder(package))
