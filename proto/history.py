@@ -25,7 +25,7 @@ from drahealth.proto.quoting import quoted
 from drahealth.proto.version import __version__
 
 FORMAT = "drahealth-history/v1"
-_BEGIN = b'{"format": "drahealth-history/'
+_BEGIN = f'{{"format": "{FORMAT.partition("/")[0]}/'.encode()
 
 log = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ import filelock
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.mutation.hand import DoesNotApplyError
 from drahealth.suites.mutation.wrong_kubelets import WrongKubelet
+from drahealth.suites.targets.held_lock import held
 from drahealth.suites.targets.kubelet.binaries.build import GoFailed, run_go
 from drahealth.suites.targets.kubelet.binaries.go_modules import (
     Module,
@@ -122,28 +123,18 @@ class KubeletBuilds:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
+        def waiting(_: float) -> None:
+            self._notify(f"waits for another build of kubelets in {self._root}")
+
         try:
             _make(self._root / "kubelets")
-            with self._locked():
+            with held(filelock.FileLock(self._root / "lock"), waiting, again=-1):
                 yield
         except OSError as error:
             raise HarnessError(
                 f"cannot write the cache {self._root}: {error}",
                 "make room, correct its permissions, or set DRAHEALTH_CACHE to another folder",
             ) from error
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        lock = filelock.FileLock(self._root / "lock")
-        try:
-            lock.acquire(timeout=0)
-        except filelock.Timeout:
-            self._notify(f"waits for another build of kubelets in {self._root}")
-            lock.acquire()  # without a limit: the lock ends with its process
-        try:
-            yield
-        finally:
-            lock.release()
 
 
 def _copy(published: Path, source: Path) -> None:

@@ -13,7 +13,6 @@ remove everything in parts/.
 import contextlib
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ import filelock
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.cache import default_root
+from drahealth.suites.targets.held_lock import held
 from drahealth.suites.targets.kubelet.binaries import manifest
 from drahealth.suites.targets.kubelet.binaries.releases import (
     Package,
@@ -136,9 +136,12 @@ class Store:
 
     @contextlib.contextmanager
     def _changing(self, progress: Progress) -> Iterator[None]:
+        def waiting(seconds: float) -> None:
+            progress(f"Waiting for another process that is filling the cache ({seconds:.0f} s)")
+
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            with _held(filelock.FileLock(self.root / "lock"), progress):
+            with held(filelock.FileLock(self.root / "lock"), waiting, again=2.0):
                 try:
                     shutil.rmtree(self._parts, ignore_errors=True)
                     yield
@@ -149,22 +152,6 @@ class Store:
                 f"cannot write the cache {self.root}: {error}",
                 "make room, correct its permissions, or set DRAHEALTH_CACHE to another folder",
             ) from error
-
-
-@contextlib.contextmanager
-def _held(lock: filelock.BaseFileLock, progress: Progress) -> Iterator[None]:
-    since, patience = time.monotonic(), 0.0
-    while True:
-        try:
-            lock.acquire(timeout=patience, poll_interval=0.1)
-            break
-        except filelock.Timeout:
-            patience = 2.0
-            progress(f"Waiting for another process that is filling the cache ({time.monotonic() - since:.0f} s)")
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _describe(folder: Path) -> Installed:
