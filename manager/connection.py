@@ -1,4 +1,4 @@
-"""Follows the gRPC connection of one plugin, and connects again after each end (W-21)."""
+"""The gRPC connection of one plugin: waits for it, follows it, and connects again after each end (W-21)."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,6 +13,26 @@ INTERVAL = 0.1
 
 gRPC could announce changes. But a pending announcement outlives its event loop, and cannot be cancelled.
 """
+
+
+_FAILING = 0.6
+"""Real seconds of failed attempts. gRPC tries again within 0.5 s (`plugin._CHANNEL`), so at least one is new."""
+
+
+async def reaches(channel: grpc.aio.Channel, limit: float) -> bool:
+    """Waits for the connection, at most `limit` real seconds. Returns False earlier if attempts keep failing."""
+    ready = asyncio.ensure_future(channel.channel_ready())
+    failed = 0.0
+    try:
+        async with asyncio.timeout(limit):
+            while not ready.done() and failed < _FAILING:
+                await asyncio.wait([ready], timeout=INTERVAL)
+                failed += INTERVAL if channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE else 0
+    except TimeoutError:
+        return False
+    finally:
+        ready.cancel()
+    return ready.done()
 
 
 class ConnectionWatch:

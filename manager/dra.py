@@ -107,8 +107,9 @@ class DraManager:
         restored = checkpoint.load_claims(self._claims_file.read())
         self._claims = Claims(replace(claim, restored=True) for claim in restored)
 
-    async def saved(self) -> None:
-        """Waits until the checkpoint has all changes of health."""
+    async def settled(self) -> None:
+        """Waits until all attempts to connect have ended, and the checkpoint has all changes of health."""
+        await self._plugins.attempted()
         await self._health_file.written()
 
     def abandon(self) -> None:

@@ -66,9 +66,9 @@ class DeviceManager:
         self._dra.abandon()
         await self.stop()
 
-    async def saved(self) -> None:
-        """Waits until the checkpoint has all changes of health."""
-        await self._dra.saved()
+    async def settled(self) -> None:
+        """Waits until all attempts to connect have ended, and the checkpoint has all changes of health."""
+        await self._dra.settled()
 
     async def __aenter__(self) -> "DeviceManager":
         await self.start()

@@ -12,7 +12,7 @@ from typing import Any
 import grpc.aio
 
 from drahealth.manager.calls import PluginCalls, claims_request, malformed_received, next_stream, path_text
-from drahealth.manager.connection import ConnectionWatch
+from drahealth.manager.connection import ConnectionWatch, reaches
 from drahealth.manager.profile import Profile
 from drahealth.manager.stream import Action, Input, State, step
 from drahealth.manager.tasks import spawn
@@ -29,7 +29,7 @@ CALL_LIMIT = 45.0
 """Seconds for prepare and unprepare (W-09)."""
 
 CONNECT_LIMIT = 5.0
-"""Seconds for the connection of a health stream."""
+"""Seconds for the connection of a health stream, if the plugin neither accepts nor refuses it."""
 
 REASON_LIMIT = 500
 """Characters of a plugin's error message that are logged."""
@@ -117,6 +117,11 @@ class DraPlugin:
         if self.is_asked and self._state is State.OFF:
             self._handle(Input.WATCH)
 
+    async def attempted(self) -> None:
+        """Waits until a running attempt to connect has ended."""
+        if self._state is State.CONNECTING and self._task:
+            await asyncio.wait([self._task])
+
     def replaced(self) -> None:
         """Ends the stream without clearing health, because a newer instance is watched."""
         self._handle(Input.REPLACED)
@@ -187,14 +192,11 @@ class DraPlugin:
             self._task = spawn(work, f"health stream of {self}")
 
     async def _connect(self) -> None:
-        try:
-            async with asyncio.timeout(CONNECT_LIMIT):
-                await self._channel.channel_ready()
-        except TimeoutError:
+        if await reaches(self._channel, CONNECT_LIMIT):
+            self._handle(Input.CONNECTED)
+        else:
             self._log_problem("cannot be reached")
             self._handle(Input.UNREACHABLE)
-        else:
-            self._handle(Input.CONNECTED)
 
     async def _read(self) -> None:
         health_api = self._methods[self._method]

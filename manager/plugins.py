@@ -89,6 +89,11 @@ class Plugins:
             if instances and self._watching:
                 self.newest(driver).watch()
 
+    async def attempted(self) -> None:
+        """Waits until all running attempts to connect have ended."""
+        for plugin in [plugin for instances in self._instances.values() for plugin in instances.values()]:
+            await plugin.attempted()
+
     async def close(self) -> None:
         """Ends all streams and connections, without clearing health."""
         plugins = [plugin for instances in self._instances.values() for plugin in instances.values()]

@@ -28,7 +28,7 @@ from drahealth.fakes.control.commands.life import (
     WaitRegistered,
 )
 from drahealth.fakes.control.commands.questions import GetDevices, GetState
-from drahealth.fakes.control.commands.registration import FailRegistration
+from drahealth.fakes.control.commands.registration import CloseEndpoint, FailRegistration, OpenEndpoint
 from drahealth.fakes.control.commands.reports import Play, Report, SetHealth
 from drahealth.fakes.control.commands.streams import (
     FAULTS,
@@ -224,6 +224,14 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
     @handles(FailRegistration)
     async def _fail_registration(self, command: FailRegistration) -> None:
         self._registration_errors[command.call] = command.error
+
+    @handles(CloseEndpoint)
+    async def _close_endpoint(self, command: CloseEndpoint) -> None:
+        await self._instances.set_endpoint(served=False)
+
+    @handles(OpenEndpoint)
+    async def _open_endpoint(self, command: OpenEndpoint) -> None:
+        await self._instances.set_endpoint(served=True)
 
     # -- health streams
 

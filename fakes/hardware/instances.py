@@ -153,6 +153,11 @@ class DriverInstances:
         for instance in self.all():
             instance.set_heartbeat(seconds)
 
+    async def set_endpoint(self, *, served: bool) -> None:
+        """Starts or stops serving the plugin's sockets of all instances. Raises ValueError and OSError."""
+        for instance in self.all():
+            await instance.set_endpoint(served=served)
+
     async def publish(self) -> None:
         """Publishes the devices. Raises as `DriverInstance.publish`. A stopped driver publishes at its next start."""
         if self._publisher.running:

@@ -65,6 +65,9 @@ class Helper:
         self._heartbeat = options.heartbeat
         self._beating: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._started = False
+        self._serves_endpoint = True
+        self._changing_endpoint = asyncio.Lock()
         instance = options.rolling_update
         table = HealthTable(options.driver_name)
         self._streams = health or HealthStreams(options.driver_name, instance, table, events.ignore, clock=self._clock)
@@ -93,7 +96,10 @@ class Helper:
     async def start(self) -> None:
         """Like the function `start`. Call it once; a driver that restarts needs a new helper."""
         try:
-            await self._plugin_socket.start()
+            async with self._changing_endpoint:
+                self._started = True
+                if self._serves_endpoint:
+                    await self._plugin_socket.start()
             await self._registration_socket.start()
         except BaseException:
             await self.stop()
@@ -117,6 +123,23 @@ class Helper:
     async def crash(self) -> None:
         """Ends at once, as after SIGKILL; for fakes. Streams break, and the socket files stay."""
         await self._end(0)
+
+    async def set_endpoint(self, *, served: bool) -> None:
+        """Starts or stops serving the plugin's socket, now or at the start; for fakes. The registration socket stays.
+
+        Raises ValueError if both sockets are the same, and OSError if the socket cannot be opened.
+        """
+        if not served and self.options.one_socket:
+            raise ValueError("the driver has one socket for its registration and its endpoint; it cannot close one")
+        async with self._changing_endpoint:
+            changed, self._serves_endpoint = served is not self._serves_endpoint, served
+            if not changed or not self._started or self._ending:
+                return
+            if served:
+                await self._plugin_socket.start()
+            else:
+                self._plugin_socket.remove()
+                await self._plugin_socket.stop()
 
     async def __aenter__(self) -> "Helper":
         return self

@@ -120,3 +120,27 @@ async def test_the_end_of_a_stream_survives_a_kubelet_restart(node: Node) -> Non
     await pod.shows(fence, Health.UNHEALTHY, message="a fence", within="restart")
     with node.judging("PERSIST-01", "the device is still Unknown"):
         pod.still_shows(gpu, Health.UNKNOWN, message="")
+
+
+@scenario("PERSIST-01", "STREAM-07", needs=("stop-kubelet", "control-without-kubelet"))
+async def test_health_survives_a_restart_after_which_the_driver_is_unreachable(node: Node) -> None:
+    driver, another = await node.driver(timeout=600), await node.driver()
+    gpu, fence = driver.gpus[0], another.gpus[0]
+    pod = await node.running_pod((await node.claim(driver))["gpu"], (await node.claim(another))["gpu"])
+    await gpu.becomes(Health.UNHEALTHY, message="before the restart")
+    await pod.shows(gpu, Health.UNHEALTHY, message="before the restart")
+    await node.advance_time(1)  # a kubelet may gather changes before it writes its checkpoint
+    await node.kubelet_stops()
+    before = driver.registrations
+    await driver.closes_its_endpoint()
+    await node.kubelet_starts()
+    await driver.is_registered(before)
+    await node.advance_time(6)  # longer than the pause between two attempts
+    await fence.becomes(Health.UNHEALTHY, message="a fence")
+    await pod.shows(fence, Health.UNHEALTHY, message="a fence", within="restart")
+    with node.judging("PERSIST-01", "failed connections do not clear the health"):
+        pod.still_shows(gpu, Health.UNHEALTHY, message="before the restart")
+    await gpu.becomes(Health.HEALTHY, message="while the driver is unreachable")
+    await driver.opens_its_endpoint()
+    with node.judging("STREAM-07", "the plugin is watched again"):
+        await pod.shows(gpu, Health.HEALTHY, message="while the driver is unreachable", within="restart")

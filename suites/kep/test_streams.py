@@ -23,6 +23,22 @@ async def test_a_health_stream_is_opened_again_whatever_its_end(node: Node) -> N
             await pod.shows(gpu, Health.UNHEALTHY, message=f"after {code}")
 
 
+@scenario("STREAM-07", counterpart_of=("alpha2/stream-initiation-errors",))
+async def test_a_plugin_that_registers_before_it_serves_its_endpoint_is_watched_later(node: Node) -> None:
+    driver = await node.new_driver()
+    [gpu] = driver.gpus
+    await driver.closes_its_endpoint()
+    await driver.starts()
+    await node.advance_time(6)  # longer than the pause between two attempts
+    await driver.opens_its_endpoint()
+    with node.judging("STREAM-07", "the kubelet opens a health stream"):
+        await driver.is_watched()
+    pod = await node.running_pod((await node.claim(driver))["gpu"])
+    await gpu.becomes(Health.UNHEALTHY, message="after the endpoint was opened")
+    with node.judging("STREAM-07", "reports count"):
+        await pod.shows(gpu, Health.UNHEALTHY, message="after the endpoint was opened")
+
+
 @scenario("STREAM-01")
 async def test_devices_show_unknown_after_a_malformed_message(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu(timeout=600)

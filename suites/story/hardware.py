@@ -195,6 +195,17 @@ class Driver:
             lambda: not self._streams(), "push", f"driver {self} has no open health stream", "an open stream"
         )
 
+    async def closes_its_endpoint(self) -> None:
+        """Stop serving the plugin's socket. The registration socket stays, also over a restart of the driver."""
+        self.node.log(f"driver {self} closes its endpoint")
+        self._opened_before = len(self._opened())
+        await self.control.close_endpoint()
+
+    async def opens_its_endpoint(self) -> None:
+        """Serve the plugin's socket again."""
+        self.node.log(f"driver {self} opens its endpoint")
+        await self.control.open_endpoint()
+
     async def crashes(self) -> None:
         """Kill the driver. Its socket files remain."""
         self.node.log(f"driver {self} crashes")

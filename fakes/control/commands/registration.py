@@ -1,4 +1,4 @@
-"""The command about the registration of a driver: calls that fail."""
+"""The commands about the registration of a driver: calls that fail, and an endpoint that is not served."""
 
 from drahealth.fakes.control.commands.arguments import argument
 from drahealth.fakes.control.commands.definition import DRIVER, Command, command
@@ -19,7 +19,23 @@ class FailRegistration(Command[None]):
             raise ValueError(f"call must be GetInfo or NotifyRegistrationStatus, got {self.call!r}")
 
 
+@command("close_endpoint", DRIVER, ctl="", step="")
+class CloseEndpoint(Command[None]):
+    """Stop serving the plugin's socket, and remove it, until `open_endpoint`. The registration socket stays.
+
+    A stopped driver then registers at its next start without serving its endpoint. The command fails for a driver with
+    the option `one_socket`.
+    """
+
+
+@command("open_endpoint", DRIVER, ctl="", step="")
+class OpenEndpoint(Command[None]):
+    """Serve the plugin's socket again after `close_endpoint`."""
+
+
 class DriverRegistration(Control):
     """The methods of drivers."""
 
     fail_registration = Method(FailRegistration)
+    close_endpoint = Method(CloseEndpoint)
+    open_endpoint = Method(OpenEndpoint)

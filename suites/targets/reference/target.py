@@ -146,7 +146,7 @@ class ReferenceTarget:
 
     async def advance_time(self, seconds: float) -> float:
         await asyncio.sleep(min(seconds, _MOMENT))  # so that calls in progress finish before the jump
-        await self._node.manager.saved()  # changes are gathered before they are written
+        await self._node.manager.settled()  # changes are gathered before they are written
         await self._jump(seconds)
         return seconds
 

@@ -229,6 +229,33 @@ async def test_registration_calls_fail_until_the_error_is_empty(
     await ask(rig)
 
 
+async def test_closed_endpoint_leaves_the_registration_socket(driver: DriverControl, rig: Rig) -> None:
+    before = rig.sockets()
+    await driver.close_endpoint()
+    closed = rig.sockets()
+    await driver.restart()
+    restarted = rig.sockets()
+    await driver.open_endpoint()
+    assert (closed, restarted, rig.sockets()) == ([path for path in before if "reg" in path], closed, before)
+
+
+async def test_closed_endpoint_ends_the_streams(driver: DriverControl, rig: Rig) -> None:
+    async with rig.watch(driver) as stream:
+        await driver.close_endpoint()
+        with rpc_error(grpc.StatusCode.UNAVAILABLE):
+            while True:
+                await stream.report()
+    await driver.open_endpoint()
+    async with rig.watch(driver) as stream:
+        assert await stream.shows() == {"gpu-0": "Healthy", "gpu-1": "Healthy"}
+
+
+async def test_driver_with_one_socket_refuses_to_close_its_endpoint(rig: Rig) -> None:
+    driver = rig.here(one_socket=True)
+    with pytest.raises(WRONG, match="one socket"):
+        await driver.close_endpoint()
+
+
 async def test_driver_with_one_socket_serves_everything_there_and_names_no_endpoint(rig: Rig) -> None:
     driver, where = rig.here(one_socket=True, plugin_type="Other"), f"registry/{DRIVER}-reg.sock"
     await driver.start()

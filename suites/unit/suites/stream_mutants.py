@@ -156,3 +156,25 @@ class GivesUpAfterAGoodEnd(_OtherPlugins):
     def _change(self, plugin: DraPlugin) -> None:
         end = plugin._end
         plugin._end = lambda why: None if why == "ended by the plugin" else end(why)  # type: ignore[method-assign]
+
+
+class GivesUpOnTheUnreachable(_OtherPlugins):
+    """A plugin that is unreachable at the first attempt is not watched."""
+
+    def _change(self, plugin: DraPlugin) -> None:
+        handle = plugin._handle
+        plugin._handle = lambda what: None if what is Input.UNREACHABLE else handle(what)  # type: ignore[method-assign]
+
+
+class ClearsTheUnreachable(_OtherPlugins):
+    """A failed connection clears the health of the driver."""
+
+    def _change(self, plugin: DraPlugin) -> None:
+        handle = plugin._handle
+
+        def clear_first(what: Input) -> None:
+            if what is Input.UNREACHABLE:
+                self._ended(plugin.driver)
+            handle(what)
+
+        plugin._handle = clear_first  # type: ignore[method-assign]

@@ -27,6 +27,7 @@ from drahealth.suites.kep import test_reports as reports
 from drahealth.suites.kep import test_requests as requests
 from drahealth.suites.kep import test_restart as restart
 from drahealth.suites.kep import test_story as story
+from drahealth.suites.kep import test_streams as streams
 from drahealth.suites.kep import test_terminated as terminated
 from drahealth.suites.kep import test_timeouts as timeouts
 from drahealth.suites.kep import test_validation as validation
@@ -166,6 +167,8 @@ DEREGISTERED = plugins.test_a_deregistered_plugin_is_no_longer_watched
 ROLLED_BACK = plugins.test_when_the_newest_instance_stops_the_previous_one_is_watched_again
 HEARD_OF = restart.test_the_time_of_the_last_report_survives_a_kubelet_restart
 HEARD_AGAIN = timeouts.test_a_device_reported_again_after_its_timeout_shows_its_health_at_once
+UNREACHABLE = streams.test_a_plugin_that_registers_before_it_serves_its_endpoint_is_watched_later
+UNREACHABLE_RESTARTED = restart.test_health_survives_a_restart_after_which_the_driver_is_unreachable
 QUIET_END = plugins.test_a_health_stream_that_ends_is_opened_again
 QUIET_UNKNOWN = plugins.test_devices_of_a_stream_that_ended_without_an_error_show_unknown
 ABSENT = plugins.test_a_pod_keeps_running_while_its_driver_is_absent
@@ -293,6 +296,9 @@ CASES = [
     Case("GATE-06", KUBELET_GATE_OFF, mutants.IgnoresTheGate),
     Case("TIMEOUT-04", HEARD_AGAIN, profile=replace(KEP, recovery_notifies=False)),
     Case("STREAM-05", QUIET_END, stream_mutants.GivesUpAfterAGoodEnd),
+    Case("STREAM-07", UNREACHABLE, stream_mutants.GivesUpOnTheUnreachable),
+    Case("STREAM-07", UNREACHABLE_RESTARTED, stream_mutants.GivesUpOnTheUnreachable),
+    Case("PERSIST-01", UNREACHABLE_RESTARTED, stream_mutants.ClearsTheUnreachable),
     Case("STREAM-01", QUIET_UNKNOWN, stream_mutants.GivesUpAfterAGoodEnd),
     Case("ABSENT-01", ABSENT, target=target_mutants.EndsTheUnknown),
     Case("ABSENT-02", ABSENT_START, claim_mutants.StartsUnprepared),
