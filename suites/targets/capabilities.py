@@ -29,6 +29,7 @@ class Capability(Enum):
     RESIZE_WITH_CLAIMS = "resize-with-claims"
     KEP_API = "kep-api"
     SEE_CDI_DEVICES = "see-cdi-devices"
+    STATIC_PODS = "static-pods"
 
     @property
     def meaning(self) -> str:
@@ -61,6 +62,7 @@ _MEANINGS = {
     Capability.KEP_API: "Test fields and names that the KEP defines and that no released API has. "
     "On a release, their absence is a known issue.",
     Capability.SEE_CDI_DEVICES: "Read which CDI devices the container runtime received for a container.",
+    Capability.STATIC_PODS: "Give the kubelet the manifest of a static Pod.",
 }
 
 _EXCLUSIVE = frozenset(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
+from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.list_watch import ControlPlaneApi
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.fakes.control.driver import DriverControl, DriverOptions
@@ -132,6 +133,12 @@ class Target(Protocol):
 
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         """Makes a running container exit with this code."""
+
+    async def add_static_pod(self, manifest: Object) -> None:
+        """Gives the kubelet the manifest of a static pod. Raises HarnessError if the target has none."""
+
+    async def remove_static_pod(self, manifest: Object) -> None:
+        """Removes this manifest; the kubelet ends the pod. Harmless if the kubelet does not have it."""
 
     def cdi_devices(self, pod_uid: str, container: str) -> tuple[str, ...]:
         """The CDI devices that the container runtime received with the newest container of this name. Raises

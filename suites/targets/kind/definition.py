@@ -42,6 +42,7 @@ DEFINITION = TargetDefinition(
         Capability.ADVANCE_TIME: "a real kubelet reads the clock of the machine",
         Capability.SET_RESYNC: "the configuration of the cluster sets it",
         Capability.LOCAL_DRIVERS: "its kubelets run in containers",
+        Capability.STATIC_PODS: "drahealth writes no manifests of Pods to its nodes",
         Capability.SEE_CDI_DEVICES: "drahealth reads the CDI devices only from its own fake container runtime",
     },
     configure=_configure,

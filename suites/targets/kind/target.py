@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from drahealth.fakes.cluster.api import PODS, ApiError
+from drahealth.fakes.cluster.api import PODS, ApiError, Object
 from drahealth.fakes.cluster.clients.exec_stream import execute
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.cluster.list_watch import ControlPlaneApi
@@ -145,6 +145,12 @@ class KindTarget:
             raise ApiError(404, "NotFound", f"there is no pod with the uid {pod_uid}")
         tell = ("sh", "-c", f"echo {code} > /tmp/exit")
         await execute(self._client.connection, found[0]["namespace"], found[0]["name"], tell, container=container)
+
+    async def add_static_pod(self, manifest: Object) -> None:
+        raise HarnessError("the kind target cannot run static pods", "use the kubelet target")
+
+    async def remove_static_pod(self, manifest: Object) -> None:
+        """Nothing: there is none."""
 
     def cdi_devices(self, pod_uid: str, container: str) -> tuple[str, ...]:
         raise HarnessError("the kind target cannot read the CDI devices of a container", "use another target")

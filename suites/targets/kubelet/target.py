@@ -4,11 +4,13 @@ It needs neither root nor a container engine. Time is real: a wait for the next 
 """
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import MappingProxyType
 
+from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.cluster.containers.cri import CriServer
 from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
@@ -173,6 +175,15 @@ class KubeletTarget:
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         self._runtime.end(pod_uid, container, code)
 
+    async def add_static_pod(self, manifest: Object) -> None:
+        path = self._static_pod(manifest)
+        unseen = path.with_name(f".{path.name}")  # the kubelet ignores it, and must not read half of a manifest
+        unseen.write_text(json.dumps(manifest), encoding="utf-8")
+        unseen.rename(path)
+
+    async def remove_static_pod(self, manifest: Object) -> None:
+        self._static_pod(manifest).unlink(missing_ok=True)
+
     def cdi_devices(self, pod_uid: str, container: str) -> tuple[str, ...]:
         return self._runtime.newest(pod_uid, container).config.cdi_devices
 
@@ -183,6 +194,10 @@ class KubeletTarget:
         if not self._cluster:
             return ""
         return "\n".join(f"{name}:\n{self._cluster.tail(name)}" for name in ("kubelet", "kube-apiserver"))
+
+    def _static_pod(self, manifest: Object) -> Path:
+        about = manifest["metadata"]
+        return self._started.layout.static_pods_dir / f"{about['namespace']}-{about['name']}.json"
 
     @property
     def _started(self) -> LocalCluster:

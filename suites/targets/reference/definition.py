@@ -1,6 +1,7 @@
 """The reference target, as the registry lists it."""
 
 from drahealth.suites.targets.api_servers.options import API_SERVER
+from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Configuration, TargetDefinition
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.reference.options import PROFILE
@@ -18,7 +19,7 @@ DEFINITION = TargetDefinition(
     title="the reference",
     summary="The reference and the fakes, in one process with simulated time. It needs only Python.",
     options=(PROFILE, API_SERVER, KUBERNETES, DRIVER, HEALTH_API),
-    missing={},
+    missing={Capability.STATIC_PODS: "the reference runs no static Pods"},
     configure=_configure,
     plays_every_health_api=True,
     is_busy=True,

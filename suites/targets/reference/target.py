@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from drahealth.fakes.clock import JumpClock
+from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.list_watch import ControlPlaneApi
 from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
@@ -20,6 +21,7 @@ from drahealth.manager.dra import DraManager
 from drahealth.manager.gates import Gates
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import IN_SHORT, Event, Observe, Record, ignore
+from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.api_servers.memory import MemoryApiServer, field_rules
 from drahealth.suites.targets.api_servers.server import ApiServerProcess
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
@@ -187,6 +189,12 @@ class ReferenceTarget:
 
     async def end_container(self, pod_uid: str, container: str, code: int) -> None:
         self.runtime.end(pod_uid, container, code)
+
+    async def add_static_pod(self, manifest: Object) -> None:
+        raise HarnessError("the reference cannot run static pods", "use the kubelet target")
+
+    async def remove_static_pod(self, manifest: Object) -> None:
+        """Nothing: there is none."""
 
     def cdi_devices(self, pod_uid: str, container: str) -> tuple[str, ...]:
         return self.runtime.newest(pod_uid, container).config.cdi_devices

@@ -76,6 +76,7 @@ def configuration(
         "makeIPTablesUtilChains": False,
         "evictionHard": {},
         "podLogsDir": str(layout.pod_logs_dir),
+        "staticPodPath": str(layout.static_pods_dir),
         "volumePluginDir": str(layout.root / "volume-plugins"),
         "nodeStatusUpdateFrequency": "1s",  # so that what a device plugin brings can be used soon
         "syncFrequency": f"{round(sync_frequency * 1000)}ms",

@@ -38,6 +38,11 @@ class Layout:
         return self.root / "pod-logs"
 
     @property
+    def static_pods_dir(self) -> Path:
+        """The staticPodPath of the kubelet."""
+        return self.root / "static-pods"
+
+    @property
     def pki_dir(self) -> Path:
         """Keys and certificates."""
         return self.root / "pki"
@@ -122,7 +127,8 @@ class Layout:
         """
         folders = [self.pki_dir, self.logs_dir, self.temporary_dir]
         if kubelet:
-            folders += [self.plugins_dir, self.registry_dir, self.device_plugins_dir, self.pod_logs_dir]
+            folders += [self.plugins_dir, self.registry_dir, self.device_plugins_dir]
+            folders += [self.pod_logs_dir, self.static_pods_dir]
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
         for name, text in RESOLUTION.items():
