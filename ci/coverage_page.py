@@ -11,8 +11,9 @@ This page lists statements of KEP-4680 and of other texts. Earlier versions of d
 or judged them only in part. The table says what judges each of them now. For most statements, it names requirements;
 [requirements.md](requirements.md) lists all requirements and their scenarios.
 
-A mutant is a wrong kubelet or a wrong API server. Each mutant makes at least one scenario of its row fail.
-`ci/mutants --hand -k NAME` tries a mutant whose name has hyphens, and `suites/unit/suites/test_mutants.py` tries the
+On this page, a mutant is a wrong copy of the reference or of its API server. Each mutant makes at least one
+scenario of its row fail. `ci/mutants --hand -k NAME` tries a mutant whose name has hyphens, and
+`suites/unit/suites/test_mutants.py` tries the
 others. Ids such as READ-16 are in [readings.md](readings.md).
 
 """

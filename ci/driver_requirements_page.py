@@ -7,8 +7,9 @@ from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.ledger import DriverRequirement, SubjectKind, requirements
 
 INTRODUCTION = """\
-`drahealth check` judges a DRA driver by these requirements ([check.md](check.md)). It judges a device plugin by those
-whose IDs start with DEVPLUGIN ([check-device-plugin.md](check-device-plugin.md)). A driver or device plugin conforms
+These requirements are for DRA drivers ([check.md](check.md)). Those whose IDs start with DEVPLUGIN are for device
+plugins ([check-device-plugin.md](check-device-plugin.md)). The line “Judged by” names the command that judges a
+requirement. A driver or device plugin conforms
 if it meets every MUST that applies to it. The result also lists each violated SHOULD, but a violated
 SHOULD does not change the verdict.
 
@@ -26,7 +27,7 @@ at the same time. If the driver was already running, its only process is `main`.
 PLUGIN_EXPERIMENTS_HEAD = """
 ## Experiments on device plugins
 
-Each process has its own kubelet, and this kubelet has its own directory.
+Here, *kubelet* is the part of drahealth that calls the device plugin. Each process has its own, with its own directory.
 
 | experiment | process | seconds | what it does |
 |---|---|---|---|

@@ -6,6 +6,7 @@ from drahealth.manager.profile import PROFILES
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.option import Command
+from drahealth.suites.targets.reference.configuration import LACKS_KEP_API, LACKS_RESIZE
 from drahealth.suites.targets.versions import missing_in
 
 INTRODUCTION = """\
@@ -47,6 +48,14 @@ def _parts(note: str) -> Iterator[str]:
     yield from _table(columns, rows)
     yield "\n"
     yield from (f"- {t.name} cannot `{c.value}`: {why}.\n" for t in targets for c, why in t.missing.items())
+    yield from (
+        f"- reference, with `--api-server real`, cannot `{c.value}`: {why}.\n" for c, why in LACKS_RESIZE.items()
+    )
+    yield from (
+        f"- reference, with `--api-server real` and the profile `kep`, cannot `{c.value}`: {why}.\n"
+        for c, why in LACKS_KEP_API.items()
+    )
+
     yield from (
         f"- no real kubelet of {r} can `{c.value}`: {why}.\n" for r in _releases() for c, why in missing_in(r).items()
     )

@@ -42,7 +42,7 @@ OPERATORS = {
     "condition": "The condition of an `if` or of a conditional expression is negated.",
     "negation": "`not x` becomes `x`.",
     "constant": "True becomes False, and the other way round; an integer grows by one; a number with a decimal point "
-    "grows tenfold.",
+    "grows tenfold, and 0.0 becomes 1.0.",
     "arithmetic": "+ and -, * and /, bitwise OR and bitwise AND are swapped.",
     "function": "`min` and `max`, `any` and `all` are swapped.",
     "statement": "A call or an assignment to an attribute or an item is left out.",

@@ -18,7 +18,7 @@ def page(hand: Score[HandMutant], automatic: Score[Mutation], about: str, names:
     lines += [*_by_operator(automatic), ""]
     lines += ["## By requirement\n", _BY_REQUIREMENT, *_by_requirement(hand, automatic, names)]
     lines += ["", "## Survivors\n", "Written by hand:\n", *_list(hand.survivors()), ""]
-    lines += ["Automatic:\n", *(f"- `{one}`" for one in automatic.survivors())]
+    lines += ["Automatic, with those that are not covered:\n", *(f"- `{one}`" for one in automatic.survivors())]
     lines += ["", "## Equivalent changes\n", *(_equivalent(hand) + _equivalent(automatic) or ["None."])]
     return "\n".join(lines) + "\n"
 
@@ -45,7 +45,7 @@ def _counted(score: Score[C], group: Callable[[C], str]) -> dict[str, list[int]]
 def _by_part(score: Score[HandMutant]) -> list[str]:
     caught = _counted(score, lambda one: one.part)
     rows = [(part, *map(str, caught[part])) for part in dict.fromkeys(one.part for one in score.changes)]
-    return _table(("part of the work", "caught", "of"), rows)
+    return _table(("part of the kubelet", "caught", "of"), rows)
 
 
 def _by_operator(score: Score[Mutation]) -> list[str]:

@@ -40,7 +40,7 @@ HEALTH_API = Option(
     "health-api",
     "NAME",
     "Health API that drivers serve: a name of docs/health-apis.md, or NodeHealth (its method WatchResources). `all`: "
-    "play each scenario over each health API.",
+    "play each scenario over each health API that the kubelet supports.",
     _health_api,
     old_names=("flavour",),
     choices=_health_api_names,

@@ -14,7 +14,7 @@ _OFFER = "Health API to serve from now on: v1, v1alpha1 or a full name; default:
 class Start(Command[None]):
     """Start the fake. If a driver already runs without its registration socket, only create the socket again.
 
-    If another start of the driver has not ended yet, the command waits for it. The command fails if the driver ends
+    If another start of the fake has not ended yet, the command waits for it. The command fails if the fake ends
     before its start is complete.
     """
 

@@ -14,11 +14,11 @@ from drahealth.suites.targets.reference.target import RESYNC, ReferenceTarget
 from drahealth.suites.targets.shared_options import DRIVER, KUBERNETES, place_of
 from drahealth.suites.targets.versions import locked_in, missing_in, profile_of
 
-_LACKS_KEP_API = {
+LACKS_KEP_API = {
     Capability.KEP_API: "the API server is that of a release, which lacks fields and names that only the KEP has"
 }
 
-_LACKS_RESIZE = {
+LACKS_RESIZE = {
     Capability.RESIZE: "the reference does not write the resources of containers into the Pod status, and without them "
     "the API server rejects a resize"
 }
@@ -49,7 +49,7 @@ class ReferenceConfiguration:
     def missing(self) -> Mapping[Capability, str]:
         if self.api_server == "memory":
             return locked_in(self.profile.release) if self.profile.release else {}
-        return {**missing_in(self.kubernetes), **_LACKS_RESIZE, **(_LACKS_KEP_API if self.profile == KEP else {})}
+        return {**missing_in(self.kubernetes), **LACKS_RESIZE, **(LACKS_KEP_API if self.profile == KEP else {})}
 
     @property
     def title(self) -> str:
