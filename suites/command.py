@@ -114,7 +114,10 @@ _SUBCOMMANDS: Mapping[str, Subcommand] = {
     ),
     "down": Subcommand("Stop a node of `drahealth up`, and remove its data.", _up_commands),
     "logs": Subcommand("Print the log of a component of a node.", _up_commands),
-    "load": Subcommand("Apply manifests to a node, without kubectl. All kinds of objects are possible.", _up_commands),
+    "load": Subcommand(
+        "Apply manifests to a node, without kubectl. The API server of the node must serve the kinds of the objects.",
+        _up_commands,
+    ),
     "kubectl": Subcommand("Run kubectl on a node: drahealth kubectl [--name NAME] ARGUMENTS.", _up_commands),
     "init": Subcommand(
         "Write a starting file with comments: a timeline, an inventory, or a Pod with its claim.", _init_commands

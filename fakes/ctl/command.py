@@ -90,7 +90,8 @@ def ctl(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help=f"Control socket; default: {VARIABLE}, or that of `drahealth driver serve` or `drahealth up`.",
+            help=f"Control socket; default: the variable {VARIABLE}, else that of `drahealth driver serve` or "
+            "`drahealth up`.",
         ),
     ] = None,
     name: Annotated[

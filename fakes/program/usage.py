@@ -129,8 +129,13 @@ class DeferredCommand(TyperCommand):
     def get_params(self, ctx: Any) -> Any:
         return self.complete.get_params(ctx)
 
-    def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        return self.complete.make_context(*args, **kwargs)
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        try:
+            return self.complete.make_context(info_name, args, parent, **extra)
+        except _UsageError as error:
+            if error.ctx is None:  # an option without its value; the error then names the --help of this command
+                error.ctx = typer.Context(self.complete, info_name=info_name, parent=parent)
+            raise
 
 
 class Subcommand(NamedTuple):

@@ -41,7 +41,7 @@ def serve(
     ] = None,
     kubeconfig: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Kubeconfig; default: the API server of the Pod that runs this process."),
+        typer.Option(metavar="FILE", help="Kubeconfig; default: the service account, if this process runs in a Pod."),
     ] = None,
     kubelet_dir: Annotated[Path | None, _of_file("The kubelet's directory; default: /var/lib/kubelet.", "DIR")] = None,
     registry_dir: Annotated[
@@ -55,10 +55,13 @@ def serve(
     ] = None,
     cdi_dir: Annotated[
         Path | None,
-        _of_file("Directory of CDI specifications; default: /var/run/cdi, or none for another KUBELET_DIR.", "DIR"),
+        _of_file(
+            "Directory of CDI specifications; default: /var/run/cdi if KUBELET_DIR is /var/lib/kubelet, else none.",
+            "DIR",
+        ),
     ] = None,
     node_name: Annotated[
-        str | None, _of_file("Name of the node; default: NODE_NAME, or this machine's name.", "NAME")
+        str | None, _of_file("Name of the node; default: the variable NODE_NAME, else this machine's name.", "NAME")
     ] = None,
     driver_name: Annotated[
         str | None, _of_file("Driver name, if the inventory does not name it; default: gpu.example.com.", "NAME")
@@ -79,7 +82,7 @@ def serve(
         bool,
         typer.Option(
             "--pod-annotations",
-            help="Set health from Pod annotations, such as health.example.com/gpu-0: unhealthy.",
+            help="Set health from annotations of Pods on the node, such as health.example.com/gpu-0: unhealthy.",
             rich_help_panel=_PANEL,
         ),
     ] = False,
@@ -88,11 +91,16 @@ def serve(
     ] = None,
     metrics_port: Annotated[
         int | None,
-        _of_file("Port for Prometheus metrics; 0 selects a free port. The token is in SOCKET.metrics-token.", "PORT"),
+        _of_file(
+            "Port for Prometheus metrics; 0 selects a free port. Clients need the token in SOCKET.metrics-token.",
+            "PORT",
+        ),
     ] = None,
     metrics_address: Annotated[
         str | None,
-        _of_file("Address for metrics; default: 127.0.0.1. In a Pod use 0.0.0.0, which needs no token.", "ADDRESS"),
+        _of_file(
+            "Address for metrics; default: 127.0.0.1. In a Pod use 0.0.0.0; then clients need no token.", "ADDRESS"
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON lines, even on a terminal (with -f).")] = False,
     log_format: LogFormatOption = LogFormat.TEXT,

@@ -83,6 +83,8 @@ def certify_driver(
     from drahealth.suites.certify_command.init import write_profile, write_starting_profile
     from drahealth.suites.certify_command.plan import show_plan
 
+    if init and plan:
+        raise ConfigurationError("--plan and --init exclude each other", "remove one of them")
     if init:
         if driver:
             write_starting_profile(driver, out)
@@ -131,8 +133,8 @@ def verify_report(
     """Judge the evidence of a certificate again, and compare it with the report.
 
     It detects an edited report or edited evidence, but not a forgery that changes both consistently.
-    Exit codes: 0 same verdicts, 1 other verdicts, or an edited file, 2 unreadable files, 4 same verdicts, but another
-    version of drahealth or of the ledger judged the report.
+    Exit codes: 0 same verdicts; 1 other verdicts or an edited file; 2 unreadable files; 4 same verdicts, by another version
+    of drahealth or of the ledger.
     """
     from drahealth.suites.certify_command.comparing import verify
     from drahealth.suites.certify_command.files import files_of

@@ -42,5 +42,5 @@ def _level(text: str) -> CertifiedLevel:
     try:
         found: CertifiedLevel = choice(*get_args(CertifiedLevel))(text)
     except ValueError as error:
-        raise ConfigurationError(f"--level {error}, got {text!r}", "core is the smaller one") from None
+        raise ConfigurationError(f"--level {error}, got {text!r}", "core judges fewer requirements") from None
     return found

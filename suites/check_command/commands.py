@@ -64,7 +64,10 @@ def check_driver(
     ] = None,
     sequential: Annotated[
         bool,
-        typer.Option("--sequential", help="Run the processes of the driver one after another, not at the same time."),
+        typer.Option(
+            "--sequential",
+            help="Run the processes of the driver one after another. By default some run at the same time.",
+        ),
     ] = False,
     sandbox: Annotated[
         bool,
@@ -114,10 +117,10 @@ def check_driver(
         evidence=evidence,
         redact=redact,
     )
-    if plan:
-        program.show_plan(settings)
-        return
     outputs = program.Outputs(report, junitxml, waivers, tuple(requirement or ()), html)
+    if plan:
+        program.show_plan(settings, outputs)
+        return
     raise typer.Exit(program.check(settings, outputs))
 
 
@@ -183,7 +186,7 @@ def selftest(
         list[str] | None,
         typer.Argument(
             metavar="MUTANT",
-            help="Names of mutants. `healthy` and `healthy-device-plugin` have no defect. Default: all.",
+            help="Names of mutants, or `healthy` and `healthy-device-plugin`, which have no defect. Default: all.",
         ),
     ] = None,
     sample: Annotated[int | None, typer.Option(min=1, help="Run this number of random mutants.")] = None,

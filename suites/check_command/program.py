@@ -117,8 +117,10 @@ def judge_file(path: Path, outputs: Outputs) -> int:
     return _conclude(evidence, outputs, *[f"drahealth judge {quote(str(path))} --requirement REQUIREMENT"] * 2)
 
 
-def show_plan(settings: Settings) -> None:
-    """Prints the experiments, their costs, and why some of them do not run."""
+def show_plan(settings: Settings, outputs: Outputs) -> None:
+    """Prints the experiments, their costs, and why some of them do not run. Raises as `check`."""
+    outputs.check()
+    outputs.check_level(settings.level, settings.subject)
     console = standard_output()
     for experiment, excluded in plan(settings):
         cost = f"{experiment.seconds:4g} s" if not excluded else "  not run"

@@ -38,7 +38,9 @@ class Wanted:
 def write_files(paths: Sequence[Path], wanted: Wanted) -> None:
     """Reads the results, and writes the files. Raises ConfigurationError."""
     if not paths:
-        raise ConfigurationError("there is no result", "pass files of `--report`, or folders of certificates")
+        raise ConfigurationError(
+            "missing argument RESULT", "pass files of `--report` or `--evidence`, or directories of certificates"
+        )
     wanted.check()
     files = read_files(paths)
     results = files.results()

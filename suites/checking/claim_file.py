@@ -137,7 +137,7 @@ def read_claim_file(path: Path) -> tuple[Mapping[str, Any], ...]:
         if not isinstance(kind, str) or kind not in KINDS:
             raise ConfigurationError(
                 f"{where}: kind must be one of {', '.join(KINDS)}, got {quoted(kind)}",
-                "leave out other objects",
+                "leave out objects of other kinds",
             )
         try:
             validated(KINDS[kind], document)

@@ -129,8 +129,8 @@ class Settings:
             )
         if self.subject == "device-plugin" and not self.command:
             raise ConfigurationError(
-                "a check of a device plugin must start it: a running one is registered with its own kubelet",
-                "`drahealth check --device-plugin -- COMMAND...`",
+                "drahealth cannot check a device plugin that already runs",
+                "use `drahealth check --device-plugin -- COMMAND...`, which starts it",
             )
         if self.subject == "device-plugin" and (self.claim or self.driver_name):
             raise ConfigurationError("--claim and --driver-name are for DRA drivers", "leave them out")

@@ -37,7 +37,11 @@ def explanations(name: str) -> list[Explanation]:
     found = [make(wanted) for known, make in _KINDS if wanted in known()]
     if not found:
         close = get_close_matches(wanted, every_id(), n=3)
-        hint = f"did you mean {' or '.join(close)}?" if close else "`drahealth scenarios` lists requirements"
+        hint = (
+            f"did you mean {' or '.join(close)}?"
+            if close
+            else "docs/requirements.md, driver-requirements.md, readings.md and known-issues.md list the IDs"
+        )
         raise ConfigurationError(f"no requirement, reading or known issue has the ID {name!r}", hint)
     return found
 

@@ -20,6 +20,7 @@ from drahealth.fakes.faults.catalogue import (
     policies,
     policy,
 )
+from drahealth.fakes.hints import near
 from drahealth.fakes.program.console import standard_output
 from drahealth.suites.errors import ConfigurationError
 
@@ -49,8 +50,11 @@ def show_faults(vendor: str | None, *, as_json: bool = False) -> None:
 
 def show_fault(name: str, vendor: str | None, *, as_json: bool = False) -> None:
     """Print all fields of a fault, and its health by each policy. Raises ConfigurationError."""
-    vendors = [vendor] if vendor else [known for known in CATALOGUES if name in catalogue(known)] or [_PUBLIC]
-    with _known_names("run `drahealth faults list` for all"):
+    vendors = [vendor] if vendor else [known for known in CATALOGUES if name in catalogue(known)]
+    if not vendors:
+        every = [fault_id for known in CATALOGUES for fault_id in catalogue(known)]
+        raise ConfigurationError(f"no catalogue has the fault {name!r}", near(name, every, "`drahealth faults list`"))
+    with _known_names():
         found = {known: fault(known, name) for known in vendors}
     judged = {each.name: str(each.health(name)) if each.knows(name) else None for each in policies().values()}
     if as_json:

@@ -36,8 +36,9 @@ def run(
             "-n",
             metavar="N",
             min=1,
-            help="Run N processes, each with its own node. The default is at most 4: on the reference the number of "
-            "processors, on a real kubelet the number of nodes that fit into half of the free memory.",
+            help="Run N processes, each with its own node. Default on the reference: the number of processors, up "
+            "to 4. On a real kubelet: the nodes that fit into half of the free memory, up to 4. On kind, with -k and "
+            "with --last-failed: 1.",
         ),
     ] = None,
     seed: Annotated[

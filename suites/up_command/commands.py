@@ -56,7 +56,8 @@ def up(
 ) -> None:
     """Start a Kubernetes node with fake devices on this machine, and leave it running.
 
-    It needs neither root nor a container engine. Without options, it starts an earlier node again with its data.
+    It needs neither root nor a container engine. If the node was stopped and its data kept, it starts again with this
+    data.
     Exit codes: 2 wrong usage, 3 error in the environment.
     """
     from drahealth.suites.up_command.options import UpOptions, gates_of
@@ -91,15 +92,26 @@ def status(
 
 @app.command("down")
 def down(
-    name: Name = DEFAULT_NODE,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Name of the node; default: {DEFAULT_NODE}.",
+            show_default=False,
+            autocompletion=_nodes,
+        ),
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="All nodes of this user.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data of the node for the next start.")] = False,
 ) -> None:
     """Stop a node of `drahealth up`, and remove its data."""
+    from drahealth.fakes.program.errors import CommandError
     from drahealth.suites.up_command import ending
     from drahealth.suites.up_command.folder import existing, folders
 
-    for folder in folders() if every else [existing(name)]:
+    if every and name is not None:
+        raise CommandError("--all and --name exclude each other; remove one of them")
+    for folder in folders() if every else [existing(name or DEFAULT_NODE)]:
         ending.down(folder, keep=keep)
         typer.echo(f"node {folder.name} is {'stopped; its data stay' if keep else 'removed'}")
 
@@ -131,7 +143,7 @@ def load(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML or JSON; - is standard input.")],
     name: Name = DEFAULT_NODE,
 ) -> None:
-    """Apply manifests to a node, without kubectl. All kinds of objects are possible."""
+    """Apply manifests to a node, without kubectl. The API server of the node must serve the kinds of the objects."""
     from drahealth.suites.up_command import load as loading
     from drahealth.suites.up_command.state import ready
 

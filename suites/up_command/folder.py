@@ -125,7 +125,7 @@ def existing(name: str) -> NodeFolder:
     if not folder.exists():
         names = ", ".join(each.name for each in folders()) or "none"
         start = "drahealth up" if name == DEFAULT_NODE else f"drahealth up --name {name}"
-        raise ConfigurationError(f"there is no node {name} (nodes: {names})", f"`{start}` starts it")
+        raise ConfigurationError(f"there is no node {name} (nodes: {names})", f"`{start}` creates it")
     return folder
 
 

@@ -7,7 +7,7 @@ from drahealth.fakes.control.commands.arguments import Kind, argument
 from drahealth.fakes.control.commands.definition import DEVICE_PLUGIN, DRIVER, Command, command
 from drahealth.fakes.control.commands.surface import Control, Method
 
-_OFFER = "Health API to serve from now on: v1, v1alpha1 or a full name; default: as before."
+_OFFER = "Health API to serve from now on, such as v1, v1alpha1 or v1alpha1.NodeHealth. Repeatable; default: as before."
 
 
 @command("start", step="life start")

@@ -47,7 +47,7 @@ def _undone(done: StreamFault) -> Command[None]:
 class StreamSilence(StreamFault):
     """Send no reports: no first report on a new stream, no heartbeats, no reports of changes.
 
-    The next complete report (heartbeat) after the silence has the current health.
+    After the silence, the next complete report has the current health of all devices.
     """
 
 

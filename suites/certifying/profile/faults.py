@@ -170,8 +170,8 @@ class FaultSection(Section):
     name: Text = Field(examples=["unplugged"])
     """Name of the fault in the report."""
     device: StrictStr = ""
-    """Name of the device, or POOL/NAME. By default drahealth chooses a device, if possible neither the first of the
-    ResourceSlices nor the first of the report."""
+    """Name of the device, or POOL/NAME. Default: a device that is first neither in the ResourceSlices nor in the
+    report, if there is one."""
     break_: ActionSection = Field(alias="break", examples=[{"write": "{driver_dir}/health/{device}", "text": "broken"}])
     """What breaks the device. All texts can have {device} and the placeholders of the driver."""
     change: ActionSection | None = Field(

@@ -76,8 +76,8 @@ class DriverSection(Section):
     command: tuple[Text, ...] = Field(default=(), examples=[["./my-driver", "--registry={registry_dir}"]])
     """Program and arguments, with placeholders."""
     pod: Text | None = Field(default=None, examples=["driver.yaml"])
-    """YAML file with the Pod, DaemonSet or Deployment of the driver. Its container has the arguments, variables
-    and volumes of the driver, and the command if `command` is missing."""
+    """YAML file with the Pod, DaemonSet or Deployment of the driver. drahealth takes the arguments, variables and
+    volumes from its container, and also the command if `command` is missing."""
     container: StrictStr = ""
     """Name of the container in the Pod; default: the first one."""
     cluster: ClusterSection | None = Field(
@@ -122,7 +122,8 @@ class SandboxSection(Section):
     """[sandbox]: namespaces and private directories of each driver process. Without it there is no sandbox."""
 
     namespaces: tuple[Namespace, ...] = NAMESPACES
-    """mount: private directories; network: loopback only; pid: no process is left; user: root only inside."""
+    """mount: private directories; network: loopback only; pid: all
+    processes end with the driver; user: root inside the sandbox."""
     private: tuple[PrivateDirectory, ...] = Field((), examples=[["/run/nri", "/dev"]])
     """Private directories besides /var/lib/kubelet, /var/run/cdi and /etc/cdi, empty at the start."""
 

@@ -23,7 +23,7 @@ from drahealth.suites.judging.run_report import RunReport
 
 _FOLDER = ("report.json", "evidence.jsonl")
 """The files of a certificate that are read: a folder must have the first one."""
-_HINT = "pass a file of `--report`, which drahealth check, certify and run write"
+_HINT = "pass a file that `check` or `run` wrote with `--report`, or the directory of a certificate"
 
 
 @dataclass

@@ -5,7 +5,7 @@ from drahealth.suites.targets.option import Option, executable_file, switch
 KUBELET = Option(
     "kubelet",
     "FILE",
-    "Test this kubelet, for example your own build. Its minor release must be that of --kubernetes, which also "
+    "Use this kubelet, for example your own build. Its minor release must be that of --kubernetes, which also "
     "selects the control plane.",
     executable_file,
     ("run", "doctor"),

@@ -98,6 +98,7 @@ def test_plan_starts_nothing(profile: Path) -> None:
         ["certify", "gpu.toml", "--registry-dir=."],
         ["certify", "gpu.toml", "--out=gpu.toml"],
         ["certify", "missing.toml"],
+        ["certify", "--init", "--plan", "--", "./driver"],
         ["certify", "--init", "--out=gpu.toml"],
         ["certify", "--init", "--registry-dir=."],
         ["certify", "--init", "--kubeconfig=k", "--", "./driver"],

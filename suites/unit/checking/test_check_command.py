@@ -82,6 +82,7 @@ def test_waivers_that_are_removed_during_the_run_count(tmp_path: Path) -> None:
         ["check", "/no/such/reg.sock"],
         ["check", "--deadline=nan", "--", "true"],
         ["check", "--requirement=PLUGIN-00", "--", "true"],
+        ["check", "--requirement=PLUGIN-00", "--plan", "--", "true"],
         ["check", "--report=/no/such/folder/report.json", "--", "true"],
         ["check", "--html=/no/such/folder/report.html", "--", "true"],
         ["check", "--evidence=/no/such/folder/evidence", "--", "true"],

@@ -98,6 +98,7 @@ async def test_all_is_well_again(serving: Rig) -> None:
         (("inject", "xid/79", "gpu-0", "now"), "unknown device 'now'; valid: gpu-0, gpu-1, split"),
         (("inject", "xid/79", "nic-*"), "no device matches 'nic-*'; valid: gpu-0, gpu-1, split"),
         (("reset", "gpu-0"), "unexpected argument gpu-0; see drahealth ctl reset --help"),
+        (("set", "gpu-0", "--health"), "option '--health' requires an argument; see drahealth ctl set --help"),
         (("recover", "reboot", "--claimd"), "unknown option --claimd; did you mean --claimed? see drahealth"),
         (("inject", "xid/79", "slpit"), "unknown device 'slpit'; did you mean split? valid: gpu-0, gpu-1"),
         (("inject", "xid/97", "gpu-0"), "unknown fault 'xid/97' in the catalogue nvidia; did you mean xid/95"),

@@ -109,7 +109,8 @@ def test_the_schema_of_timelines_is_printed() -> None:
     ("arguments", "words"),
     [
         (("faults", "list", "--catalogue", "acme"), "unknown catalogue 'acme'; valid: nvidia, amd"),
-        (("faults", "show", "xid/78"), "unknown fault 'xid/78' in the catalogue nvidia; did you mean xid/79"),
+        (("faults", "show", "xid/78"), "no catalogue has the fault 'xid/78'; did you mean xid/79"),
+        (("faults", "show", "xid/78", "--catalogue", "nvidia"), "unknown fault 'xid/78' in the catalogue nvidia; did"),
         (("faults", "diff", "eks", "gke"), "unknown policy 'gke'; "),
         (("plan",), "missing argument FILE; "),
         (("plan", "/nowhere"), "/nowhere cannot be read: No such file or directory"),

@@ -188,6 +188,7 @@ def test_kubectl_has_help_without_a_node(nodes: Path) -> None:
     ("words", "code", "hint"),
     [
         (["down"], 2, "there is no node drahealth"),
+        (["down", "--all", "--name", "other"], 2, "exclude each other"),
         (["status", "--name", "other"], 2, "drahealth up --name other"),
         (["logs", "kubelet"], 2, "there is no node drahealth"),
         (["load", "/nowhere.yaml"], 2, "there is no node drahealth"),
