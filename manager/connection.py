@@ -9,30 +9,28 @@ import grpc.aio
 from drahealth.manager.tasks import spawn
 
 INTERVAL = 0.1
-"""Real seconds between two looks at the connection.
+"""Real seconds between two looks at a connection.
 
 gRPC could announce changes. But a pending announcement outlives its event loop, and cannot be cancelled.
 """
 
 
-_FAILING = 0.6
-"""Real seconds of failed attempts. gRPC tries again within 0.5 s (`plugin._CHANNEL`), so at least one is new."""
+_FAILING = 0.5
+"""Real seconds of failed attempts. gRPC tries again within 0.3 s (`plugin._CHANNEL`), so at least one is new."""
 
 
 async def reaches(channel: grpc.aio.Channel, limit: float) -> bool:
     """Waits for the connection, at most `limit` real seconds. Returns False earlier if attempts keep failing."""
-    ready = asyncio.ensure_future(channel.channel_ready())
-    failed = 0.0
-    try:
-        async with asyncio.timeout(limit):
-            while not ready.done() and failed < _FAILING:
-                await asyncio.wait([ready], timeout=INTERVAL)
-                failed += INTERVAL if channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE else 0
-    except TimeoutError:
-        return False
-    finally:
-        ready.cancel()
-    return ready.done()
+    waited, failed, pause = 0.0, 0.0, 0.005
+    while waited < limit and failed < _FAILING:
+        state = channel.get_state(try_to_connect=True)
+        if state is grpc.ChannelConnectivity.READY:
+            return True
+        await asyncio.sleep(pause)
+        waited += pause
+        failed += pause if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE else 0
+        pause = min(2 * pause, INTERVAL)
+    return False
 
 
 class ConnectionWatch:

@@ -38,7 +38,7 @@ REASON_LIMIT = 500
 # Two plugins with the same socket path, one after the other, must not share a connection and its back-off either.
 _CHANNEL = [
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.max_reconnect_backoff_ms", 200),
     ("grpc.use_local_subchannel_pool", 1),
 ]
 

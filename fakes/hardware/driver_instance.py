@@ -54,7 +54,8 @@ class DriverInstance:
     ) -> None:
         self.options = options
         self.heartbeat = options.heartbeat
-        self._serves_endpoint = True
+        self.serves_endpoint = True
+        """Whether it serves the plugin's socket while it runs."""
         self.running = False
         self._served = False
         self.registered = False
@@ -89,9 +90,8 @@ class DriverInstance:
     # -- lifecycle
 
     def inherit(self, older: "DriverInstance") -> None:
-        """Takes over the heartbeat and the folder of the older instance, and whether it serves its endpoint."""
+        """Takes over the heartbeat and the folder of the older instance."""
         self.heartbeat = older.heartbeat
-        self._serves_endpoint = older._serves_endpoint
         self._made_folder = older._made_folder
 
     async def start(self) -> None:
@@ -109,7 +109,7 @@ class DriverInstance:
             self._enter_folder()
             self.write_cdi()
             await self._publish_first()
-            await self._helper.set_endpoint(served=self._serves_endpoint)
+            await self._helper.set_endpoint(served=self.serves_endpoint)
             await self._helper.start()
             self._served = True
         except BaseException:
@@ -186,7 +186,7 @@ class DriverInstance:
     async def set_endpoint(self, *, served: bool) -> None:
         """Starts or stops serving the plugin's socket. Raises ValueError with one socket, and OSError."""
         await self._helper.set_endpoint(served=served)
-        self._serves_endpoint = served
+        self.serves_endpoint = served
 
     def write_cdi(self) -> None:
         """Writes the CDI specification of the devices, and replaces that of another instance."""

@@ -181,6 +181,8 @@ class DriverInstances:
             raise ValueError(f"driver {name} is already being upgraded; wait until its older instance has stopped")
         if not older.running:
             raise ValueError(f"driver {name} is not running; start it before an upgrade")
+        if not older.serves_endpoint:
+            raise ValueError(f"driver {name} does not serve its endpoint; open it before an upgrade")
         newer = self._make(replace(options, instance=self._next_name()), self._on_status)
         newer.inherit(older)
         self._others.append(newer)

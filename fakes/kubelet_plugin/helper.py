@@ -132,14 +132,9 @@ class Helper:
         if not served and self.options.one_socket:
             raise ValueError("the driver has one socket for its registration and its endpoint; it cannot close one")
         async with self._changing_endpoint:
-            changed, self._serves_endpoint = served is not self._serves_endpoint, served
-            if not changed or not self._started or self._ending:
-                return
-            if served:
-                await self._plugin_socket.start()
-            else:
-                self._plugin_socket.remove()
-                await self._plugin_socket.stop()
+            if self._started and not self._ending and served is not self._serves_endpoint:
+                await (self._open_endpoint() if served else self._close_endpoint())
+            self._serves_endpoint = served
 
     async def __aenter__(self) -> "Helper":
         return self
@@ -214,6 +209,17 @@ class Helper:
         )
 
     # -- internals
+
+    async def _open_endpoint(self) -> None:
+        try:
+            await self._plugin_socket.start()
+        except BaseException:  # it can be opened again
+            await self._close_endpoint()
+            raise
+
+    async def _close_endpoint(self) -> None:
+        self._plugin_socket.remove()
+        await self._plugin_socket.stop()
 
     async def _beat(self, pause: float) -> None:
         while True:

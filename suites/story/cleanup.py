@@ -40,6 +40,12 @@ class Cleanup:
             stack.push_async_callback(self._target.drop_driver, control)
             stack.push_async_callback(control.retire)
 
+    def add_restarts_to(self, stack: AsyncExitStack) -> None:
+        """Push the restart of stopped drivers. Before it, all drivers open their endpoints."""
+        stack.push_async_callback(self.restart_drivers)
+        for driver in self.drivers:
+            stack.push_async_callback(driver.control.open_endpoint)
+
     async def delete_pods(self) -> None:
         """Delete all pods and wait. Their drivers must run. Raises HarnessError if a pod remains.
 
@@ -59,15 +65,12 @@ class Cleanup:
         raise HarnessError(f"pods in {self._namespace} were not deleted in time", await self._target.log_tail())
 
     async def restart_drivers(self) -> None:
-        """Start drivers that the story left stopped, and open their endpoints. Pods end only after a driver has
-        unprepared their claims.
+        """Start drivers that the story left stopped. Pods end only after a driver has unprepared their claims.
 
         A driver that the kubelet rejected has no claims to unprepare.
         """
         for name in {driver.name for driver in self.drivers}:
             instances = [driver.control for driver in self.drivers if driver.name == name]
-            for control in instances:
-                await control.open_endpoint()
             states = [await control.state() for control in instances]
             if not any(state.running and (state.registered or state.registration_error) for state in states):
                 await instances[-1].stop()

@@ -198,7 +198,6 @@ class Driver:
     async def closes_its_endpoint(self) -> None:
         """Stop serving the plugin's socket. The registration socket stays, also over a restart of the driver."""
         self.node.log(f"driver {self} closes its endpoint")
-        self._opened_before = len(self._opened())
         await self.control.close_endpoint()
 
     async def opens_its_endpoint(self) -> None:
@@ -235,7 +234,7 @@ class Driver:
         await self.control.stream_send("ff")
 
     async def has_new_stream(self) -> None:
-        """Wait until the kubelet has opened a health stream since the last `stream_ends` or `is_silenced`."""
+        """Wait until the kubelet has opened a health stream since the last call that ended or silenced the streams."""
         expected = f"driver {self} has a new health stream"
         await self.node.until(lambda: len(self._opened()) > self._opened_before, "restart", expected, "no new stream")
 

@@ -130,7 +130,7 @@ class Node(Disruptions):
             if not self.has_default_gates:
                 stack.push_async_callback(self.set_gates, on=True)
             stack.push_async_callback(self._made.delete_pods)
-            stack.push_async_callback(self._made.restart_drivers)
+            self._made.add_restarts_to(stack)
             stack.push_async_callback(self.kubelet_starts)
             stack.push_async_callback(self.api_server_starts)
 

@@ -23,8 +23,8 @@ class FailRegistration(Command[None]):
 class CloseEndpoint(Command[None]):
     """Stop serving the plugin's socket, and remove it, until `open_endpoint`. The registration socket stays.
 
-    A stopped driver then registers at its next start without serving its endpoint. The command fails for a driver with
-    the option `one_socket`.
+    A stopped driver then registers at its next start without serving its endpoint. Such a driver cannot be upgraded.
+    The command fails for a driver with the option `one_socket`.
     """
 
 

@@ -250,6 +250,23 @@ async def test_closed_endpoint_ends_the_streams(driver: DriverControl, rig: Rig)
         assert await stream.shows() == {"gpu-0": "Healthy", "gpu-1": "Healthy"}
 
 
+async def test_endpoint_that_could_not_be_opened_is_opened_by_the_next_command(driver: DriverControl, rig: Rig) -> None:
+    before = rig.sockets()
+    await driver.close_endpoint()
+    (rig.root / "data/dra.sock").mkdir()
+    with pytest.raises((OSError, ControlFailed), match="Is a directory"):
+        await driver.open_endpoint()
+    (rig.root / "data/dra.sock").rmdir()
+    await driver.open_endpoint()
+    assert rig.sockets() == before
+
+
+async def test_driver_with_a_closed_endpoint_is_not_upgraded(driver: DriverControl) -> None:
+    await driver.close_endpoint()
+    with pytest.raises(WRONG, match="open it before an upgrade"):
+        await driver.upgrade()
+
+
 async def test_driver_with_one_socket_refuses_to_close_its_endpoint(rig: Rig) -> None:
     driver = rig.here(one_socket=True)
     with pytest.raises(WRONG, match="one socket"):

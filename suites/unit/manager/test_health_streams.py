@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 
 import grpc
 import pytest
@@ -205,7 +206,7 @@ async def test_crash_clears_health_and_the_restarted_plugin_is_watched(node: Nod
 async def test_unreachable_endpoint_is_retried_and_health_is_kept(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugin, "CONNECT_LIMIT", 0.1)
+    monkeypatch.setattr(plugin, "CONNECT_LIMIT", math.inf)  # refused connections end the attempt
     driver = await watched_pod(node)
     await node.manager.stop()
     driver.endpoint.unlink()

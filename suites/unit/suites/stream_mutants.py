@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -159,21 +160,26 @@ class GivesUpAfterAGoodEnd(_OtherPlugins):
 
 
 class GivesUpOnTheUnreachable(_OtherPlugins):
-    """A plugin that is unreachable at the first attempt is not watched."""
+    """A plugin that is unreachable at the second attempt is no longer watched."""
 
     def _change(self, plugin: DraPlugin) -> None:
-        handle = plugin._handle
-        plugin._handle = lambda what: None if what is Input.UNREACHABLE else handle(what)  # type: ignore[method-assign]
+        handle, failures = plugin._handle, count(1)
+
+        def give_up(what: Input) -> None:
+            if what is not Input.UNREACHABLE or next(failures) < 2:
+                handle(what)
+
+        plugin._handle = give_up  # type: ignore[method-assign]
 
 
 class ClearsTheUnreachable(_OtherPlugins):
-    """A failed connection clears the health of the driver."""
+    """The second failed connection clears the health of the driver."""
 
     def _change(self, plugin: DraPlugin) -> None:
-        handle = plugin._handle
+        handle, failures = plugin._handle, count(1)
 
         def clear_first(what: Input) -> None:
-            if what is Input.UNREACHABLE:
+            if what is Input.UNREACHABLE and next(failures) == 2:
                 self._ended(plugin.driver)
             handle(what)
 

@@ -235,6 +235,15 @@ async def test_a_story_that_ends_with_a_stopped_driver_leaves_no_objects(kep: Re
     assert await everything_on(kep) == before
 
 
+async def test_a_story_that_ends_with_a_closed_endpoint_leaves_no_objects(kep: ReferenceTarget) -> None:
+    node, before = node_on(kep), await everything_on(kep)
+    await node.begin()
+    driver, _, _ = await node.pod_with_a_gpu()
+    await driver.closes_its_endpoint()
+    await node.finish()
+    assert await everything_on(kep) == before
+
+
 async def test_the_gate_is_on_for_the_next_story(kep: ReferenceTarget) -> None:
     first, second = node_on(kep), node_on(kep)
     await first.begin()

@@ -77,6 +77,7 @@ def configuration(
         "evictionHard": {},
         "podLogsDir": str(layout.pod_logs_dir),
         "staticPodPath": str(layout.static_pods_dir),
+        "fileCheckFrequency": "1s",  # also without inotify, whose instances may be used up
         "volumePluginDir": str(layout.root / "volume-plugins"),
         "nodeStatusUpdateFrequency": "1s",  # so that what a device plugin brings can be used soon
         "syncFrequency": f"{round(sync_frequency * 1000)}ms",
