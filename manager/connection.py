@@ -21,7 +21,7 @@ _FAILING = 0.5
 
 async def reaches(channel: grpc.aio.Channel, limit: float) -> bool:
     """Waits for the connection, at most `limit` real seconds. Returns False earlier if attempts keep failing."""
-    waited, failed, pause = 0.0, 0.0, 0.005
+    waited, failed, pause = 0.0, 0.0, 0.001
     while waited < limit and failed < _FAILING:
         state = channel.get_state(try_to_connect=True)
         if state is grpc.ChannelConnectivity.READY:

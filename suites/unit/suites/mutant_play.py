@@ -17,7 +17,7 @@ from drahealth.suites.unit.suites import mutants
 
 PATIENT: Mapping[Window, float] = {"push": 60.0, "resync": 60.0, "start": 60.0, "restart": 60.0}
 """Windows that a healthy step never reaches the end of, however slow the machine is."""
-SOON: Mapping[Window, float] = {"push": 0.4, "resync": 0.4, "start": 10.0, "restart": 0.8}
+SOON: Mapping[Window, float] = {"push": 0.4, "resync": 0.4, "start": 3.0, "restart": 0.8}
 """Short windows, because mutants fail at their end. Only for the requirement that a mutant must fail."""
 NOT_DUE = 600.0
 """Seconds between syncs, for mutants that do not notify: on a slow machine, a sync that is due anyway would hide it."""

@@ -200,7 +200,8 @@ class _Shy(PodLifecycle):
 
     async def _write_status(self, is_over: bool) -> bool:
         status = pod_status(self.pod.newest, self._facts(is_over))
-        if not self._has_shown and "'Healthy'" in str(status):
+        was_unknown = "'Unknown'" in str(self.pod.newest.get("status"))  # rightly: the first report was late
+        if not self._has_shown and not was_unknown and "'Healthy'" in str(status):
             unknown = json.loads(json.dumps(status).replace('"Healthy"', '"Unknown"'))
             self.pod.take(await self._node.api.replace_status(PODS, {**self.pod.newest, "status": unknown}))
             self._has_shown = True
