@@ -111,4 +111,6 @@ def ctl(
     """
     if socket and name:
         raise CommandError("--socket and --name exclude each other; remove one of them")
+    if name and not control_socket_of(name).parent.exists():
+        raise CommandError(f"there is no node {name}; `drahealth up --name {name}` creates it")
     context.obj = (control_socket_of(name) if name else socket or used_path(), driver)

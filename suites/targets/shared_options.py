@@ -39,8 +39,9 @@ DRIVER = Option(
 HEALTH_API = Option(
     "health-api",
     "NAME",
-    "Health API that drivers serve: a name of docs/health-apis.md, or NodeHealth (its method WatchResources). `all`: "
-    "play each scenario over each health API that the kubelet supports.",
+    "Health API that drivers serve: v1.DRAResourceHealth, v1alpha1.DRAResourceHealth, "
+    "v1alpha1.NodeHealth/WatchResources or v1alpha1.NodeHealth/WatchDevicesStatus. NodeHealth stands for the third. "
+    "`all`: each of them that the kubelet supports, one after another.",
     _health_api,
     old_names=("flavour",),
     choices=_health_api_names,

@@ -1,11 +1,13 @@
 """`drahealth ctl`: what it tells drivers, and what it says to who does not say it right."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from drahealth.fakes.control.wire import LINE_LIMIT
 from drahealth.fakes.program.errors import CommandError
+from drahealth.suites.unit import command_process
 from drahealth.suites.unit.serve.rig import Rig, Said
 
 HEALTHY = {"gpu-0": "Healthy", "gpu-1": "Healthy", "split-mig-0": "Healthy", "split-mig-1": "Healthy"}
@@ -120,6 +122,12 @@ async def test_what_there_is_not_is_told_of_in_one_sentence(
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
     assert said.err.startswith(f"drahealth: {words}")
     assert (await serving.health(), (await serving.told("state"))["faults"]) == (HEALTHY, {})
+
+
+async def test_unknown_node_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAHEALTH_STATE", str(tmp_path))
+    done = await command_process.run_async(command_process.FAKES, "ctl", "--name", "nosuch", "status")
+    assert (done.returncode, done.stderr.partition(";")[0]) == (2, "drahealth: there is no node nosuch")
 
 
 async def test_a_request_that_is_too_large_is_told_so(serving: Rig) -> None:
