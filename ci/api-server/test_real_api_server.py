@@ -86,7 +86,7 @@ async def test_a_server_that_is_down_refuses_calls_until_it_is_up(root: Path) ->
     await server.stop()
 
 
-async def test_without_the_token_nothing_answers(root: Path) -> None:
+async def test_requests_without_the_token_are_rejected(root: Path) -> None:
     async with api_server("real", root):
         ours = await access(root / "kubeconfig", None)
         ours.configuration.api_key.clear()

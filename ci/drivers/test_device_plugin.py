@@ -1,4 +1,4 @@
-"""`drahealth check` and `drahealth certify` on the sample device plugin of Kubernetes, a program of others.
+"""`drahealth check` and `drahealth certify` on the sample device plugin of Kubernetes.
 
 It always uses /var/lib/kubelet/device-plugins and /var/run/cdi, so each of its processes has a sandbox.
 """

@@ -98,7 +98,7 @@ def pools(found: dict[str, Object]) -> set[tuple[int, int]]:
     return {(spec["pool"]["generation"], spec["pool"]["resourceSliceCount"]) for spec in found.values()}
 
 
-async def test_the_kubelet_registers_it(helper: Helper) -> None:
+async def test_kubelet_registers_the_driver(helper: Helper) -> None:
     await helper.wait_registered()
     assert helper.registration_status == RegistrationStatus(True)
 
@@ -111,7 +111,7 @@ async def test_the_node_owns_its_slices(helper: Helper, target: KubeletTarget) -
     assert (owner["kind"], owner["name"], owner["uid"]) == ("Node", node["name"], node["uid"])
 
 
-async def test_what_is_deleted_and_changed_comes_back(helper: Helper, target: KubeletTarget) -> None:
+async def test_helper_restores_deleted_and_changed_slices(helper: Helper, target: KubeletTarget) -> None:
     helper.publish_resources({target.node_name: Pool([{"name": f"d-{number}"} for number in range(200)])})
     await helper.published()
     await target.api.delete(SLICES, NAME)
@@ -122,7 +122,7 @@ async def test_what_is_deleted_and_changed_comes_back(helper: Helper, target: Ku
     assert pools(found) == {(2, 2)}
 
 
-async def test_a_taint_that_stays_keeps_its_time_and_nothing_is_written_again(
+async def test_unchanged_taint_keeps_its_time_and_slices_are_not_rewritten(
     helper: Helper, target: KubeletTarget
 ) -> None:
     capacity = {"memory": {"value": "1024Mi"}}  # which the server calls 1Gi
@@ -137,7 +137,7 @@ async def test_a_taint_that_stays_keeps_its_time_and_nothing_is_written_again(
     assert (len(times), generations) == (1, {2})
 
 
-async def test_what_the_server_refuses_is_told(helper: Helper, target: KubeletTarget) -> None:
+async def test_rejected_slice_is_reported_with_the_error_of_the_server(helper: Helper, target: KubeletTarget) -> None:
     helper.publish_resources({target.node_name: Pool([{"name": "Not A Name"}])})
     error = await helper.publish_attempted()
     assert "spec.devices[0].name: Invalid value" in str(error)

@@ -1,4 +1,4 @@
-"""`drahealth up` on a real kubelet, as a user has it: only commands, each in a process of its own."""
+"""`drahealth up` on a real kubelet, only by commands, each in its own process."""
 
 import asyncio
 import http.client
@@ -86,7 +86,7 @@ def test_the_typed_client_of_the_page_reads_the_health(state: Path) -> None:
     assert re.fullmatch(r"job claim:gpu gpu.example.com/gpu=gpu-\d Unhealthy None", line)
 
 
-def test_nobody_without_a_certificate_reads_from_the_kubelet(state: Path) -> None:
+def test_kubelet_rejects_requests_without_a_certificate(state: Path) -> None:
     port = json.loads((state / "drahealth" / "kubelet.json").read_text())["port"]
     with closing(
         http.client.HTTPSConnection("127.0.0.1", port, context=ssl._create_unverified_context())
@@ -157,7 +157,7 @@ def test_a_python_program_uses_the_running_node(state: Path) -> None:
     asyncio.run(story())
 
 
-def test_without_namespaces_it_is_one_sentence_and_leaves_nothing(state: Path) -> None:
+def test_up_without_user_namespaces_prints_one_error_and_leaves_nothing(state: Path) -> None:
     script = f"""echo 0 > /proc/sys/user/max_user_namespaces
     setpriv --inh-caps=-all --bounding-set=-all --no-new-privs {sys.executable} -m drahealth.suites up --name other"""
     command = ["unshare", "--user", "--map-root-user", "sh", "-c", script]

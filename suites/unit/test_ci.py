@@ -160,7 +160,7 @@ def test_the_image_becomes_an_archive_with_a_checksum(built: Path) -> None:
     assert sha256(archive.read_bytes()).hexdigest() in (built / "dist" / "SHA256SUMS").read_text()
 
 
-def test_an_image_that_cannot_be_saved_is_no_file_of_the_release(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_image_save_leaves_no_release_file(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_SAVES", "1")
     (built / "dist" / RELEASED[3]).unlink()
     assert release(built, "image").returncode == 1

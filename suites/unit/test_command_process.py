@@ -20,7 +20,7 @@ def test_a_process_has_its_own_arguments_folder_environment_output_and_exit_code
     assert (done.returncode, done.stdout, done.stderr) == (3, f"a b c {tmp_path} told\n", "wrong")
 
 
-async def test_a_program_beside_the_event_loop_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_async_run_returns_the_same_exit_code_and_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("X", "told")
     done = await command_process.run_async(SHOW)
     assert (done.returncode, done.stdout) == (3, f"{Path.cwd()} told\n")

@@ -12,14 +12,14 @@ class _AioCall:
         await told.wait()
 
 
-async def test_a_call_that_ends_a_little_later_is_nothing_left() -> None:
+async def test_call_that_ends_shortly_afterwards_is_not_reported() -> None:
     before, told = asyncio.all_tasks(), asyncio.Event()
     call = asyncio.create_task(_AioCall().hears(told))
     asyncio.get_running_loop().call_later(0.05, told.set)
     assert (await running_since(before), call.done()) == (set(), True)
 
 
-async def test_what_does_not_end_is_told_by_name() -> None:
+async def test_unfinished_task_is_reported_by_name() -> None:
     before = asyncio.all_tasks()
     left = asyncio.create_task(asyncio.Event().wait())
     assert await running_since(before) == {"Event.wait"}

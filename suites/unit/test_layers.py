@@ -34,7 +34,7 @@ def imported_by(part: str) -> Iterator[tuple[str, str]]:
             yield str(path.relative_to(CHECKOUT)), name
 
 
-def test_all_four_parts_are_looked_at() -> None:
+def test_all_four_parts_contain_modules() -> None:
     assert all(len(modules) > 5 for modules in MODULES.values())
 
 
@@ -142,7 +142,7 @@ def test_commands_of_the_fakes_load_nothing_of_the_suites(word: str, loaded: str
     assert ("drahealth.suites.command" in modules) is (word == "run")
 
 
-def test_a_command_to_a_driver_needs_of_the_fakes_no_more_than_the_commands() -> None:
+def test_driver_command_loads_only_the_command_modules_of_the_fakes() -> None:
     code = "import sys; sys.argv[1:] = ['ctl', '--socket', '/nowhere', 'inject', 'xid/79', 'gpu-0']\n"
     code += "from drahealth.suites.__main__ import main\n"
     code += "try: main()\nexcept SystemExit: print(*sys.modules)"

@@ -1,4 +1,4 @@
-"""What the parts of drahealth export for other people's code."""
+"""The public names of the parts of drahealth."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The chart on a real API server: what it takes, what the driver may do there, and that uninstalling leaves nothing.
+"""The chart on a real API server: accepted objects, permissions of the driver, and uninstallation.
 
 No pod is started: nodes are selected by a label that none has.
 """
@@ -128,7 +128,9 @@ def release(server: Server, helm: Any) -> Iterator[Release]:
 
 
 @pytest.mark.parametrize("values", VARIANTS, ids=["default", "little", "least", "device plugins"])
-async def test_the_api_server_takes_every_object(server: Server, render: Render, values: dict[str, Any]) -> None:
+async def test_api_server_accepts_every_object_of_the_chart(
+    server: Server, render: Render, values: dict[str, Any]
+) -> None:
     objects = render(**values)
     (template,) = [found["spec"]["template"] for found in objects if found["kind"] == "DaemonSet"]
     pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": "driver"}}
@@ -137,7 +139,7 @@ async def test_the_api_server_takes_every_object(server: Server, render: Render,
         assert made["metadata"]["uid"]
 
 
-async def test_it_takes_the_demo(server: Server) -> None:
+async def test_api_server_accepts_every_object_of_the_demo(server: Server) -> None:
     for found in YAML(typ="safe", pure=True).load_all(DEMO):
         made = await server.create(found, dryRun="All", fieldValidation="Strict")
         assert made["metadata"]["uid"]
@@ -165,7 +167,7 @@ async def test_uninstalling_leaves_nothing(server: Server, release: Release, ren
         ("DELETE", SLICES.path()),
     ],
 )
-async def test_the_driver_may_not_do_what_it_does_not_need(
+async def test_api_server_rejects_unneeded_requests_of_the_driver(
     server: Server, release: Release, method: str, path: str
 ) -> None:
     release.install()

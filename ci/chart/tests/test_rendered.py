@@ -1,4 +1,4 @@
-"""What the chart makes of values, and which values it refuses."""
+"""The objects that the chart renders, and the values that it rejects."""
 
 import re
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def other(render: Render) -> list[dict[str, Any]]:
     return render(**EVERYTHING)
 
 
-def test_the_chart_makes_these_objects(default: list[dict[str, Any]]) -> None:
+def test_chart_renders_the_default_objects(default: list[dict[str, Any]]) -> None:
     named = {(found["kind"], found["metadata"].get("namespace"), found["metadata"]["name"]) for found in default}
     assert named == {
         ("ServiceAccount", "fakes", "fake-drahealth-driver"),
@@ -78,7 +78,7 @@ def test_the_chart_makes_these_objects(default: list[dict[str, Any]]) -> None:
     }
 
 
-def test_other_values_make_other_objects(other: list[dict[str, Any]]) -> None:
+def test_chart_renders_only_the_objects_of_the_custom_values(other: list[dict[str, Any]]) -> None:
     named = {(found["kind"], found["metadata"]["name"]) for found in other}
     assert named == {
         ("ConfigMap", "gpus"),
@@ -91,7 +91,7 @@ def test_other_values_make_other_objects(other: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["default", "everything"])
-def test_the_driver_may_do_what_it_does_and_nothing_else(render: Render, values: dict[str, Any]) -> None:
+def test_driver_has_only_the_required_permissions(render: Render, values: dict[str, Any]) -> None:
     objects = render(**values)
     rules = [rule for role in of_kind(objects, "ClusterRole") for rule in role["rules"]]
     publishes = ["get", "list", "watch", "create", "update", "delete"]
@@ -106,7 +106,7 @@ def test_the_driver_may_do_what_it_does_and_nothing_else(render: Render, values:
     assert pod(objects)["serviceAccountName"] == account
 
 
-def test_the_driver_may_follow_pods_where_their_annotations_are_followed(render: Render) -> None:
+def test_driver_may_watch_pods_if_health_annotations_are_enabled(render: Render) -> None:
     objects = render(healthAnnotations=True)
     (role,) = of_kind(objects, "ClusterRole")
     assert role["rules"][2:] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
@@ -134,7 +134,7 @@ def test_with_device_plugins_the_pods_see_the_folder_of_their_sockets(render: Re
     assert {name: mounts[name] for name in paths} == {name: path["path"] for name, path in paths.items()}
 
 
-def test_device_plugins_alone_may_do_nothing_with_the_api_server(render: Render) -> None:
+def test_device_plugins_without_drivers_have_no_api_server_access(render: Render) -> None:
     objects = render(inventory=f"format: inventory/v1{PLUGINS}")
     assert {found["kind"] for found in objects} == {"ServiceAccount", "ConfigMap", "DaemonSet", "DeviceClass"}
     assert pod(objects)["automountServiceAccountToken"] is False
@@ -185,7 +185,7 @@ def test_the_image_is_that_of_the_chart_unless_it_is_named(default: list[dict[st
     assert pod(default)["containers"][0]["image"] == f"localhost/drahealth-driver:{version[1]}"
 
 
-def test_another_inventory_makes_other_pods(render: Render, default: list[dict[str, Any]]) -> None:
+def test_changed_inventory_changes_the_pod_annotations(render: Render, default: list[dict[str, Any]]) -> None:
     def annotations(objects: list[dict[str, Any]]) -> Any:
         return of_kind(objects, "DaemonSet")[0]["spec"]["template"]["metadata"]["annotations"]
 
@@ -201,21 +201,21 @@ def test_the_driver_reads_the_inventory_as_it_was_written(other: list[dict[str, 
     assert "--file=/etc/drahealth/inventory.yaml" in container["args"]
 
 
-def test_the_inventory_of_the_chart_is_one(default: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_default_inventory_of_the_chart_is_valid(default: list[dict[str, Any]], tmp_path: Path) -> None:
     (config,) = of_kind(default, "ConfigMap")
     file = tmp_path / "inventory.yaml"
     file.write_text(config["data"]["inventory.yaml"])
     assert [device.path for device in load_inventory(file).devices] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
 
 
-def test_every_object_says_what_it_belongs_to(default: list[dict[str, Any]]) -> None:
+def test_every_object_has_the_project_and_release_labels(default: list[dict[str, Any]]) -> None:
     for found in default:
         labels = found["metadata"]["labels"]
         assert labels["app.kubernetes.io/part-of"] == "drahealth"
         assert labels["app.kubernetes.io/instance"] == "fake"
 
 
-def test_pods_are_selected_by_what_never_changes(default: list[dict[str, Any]]) -> None:
+def test_pod_selector_uses_only_the_name_and_instance_labels(default: list[dict[str, Any]]) -> None:
     (daemon_set,) = of_kind(default, "DaemonSet")
     selector = daemon_set["spec"]["selector"]["matchLabels"]
     assert selector == {"app.kubernetes.io/name": "drahealth-driver", "app.kubernetes.io/instance": "fake"}

@@ -29,7 +29,7 @@ def test_badge_names_level_and_verdict() -> None:
     assert svg.get("aria-label") == "drahealth check: conforms"
 
 
-def test_badge_of_a_certificate_says_certified_and_its_title_what_for() -> None:
+def test_certificate_badge_has_text_certified_and_the_verdict_as_title() -> None:
     _, run = certified(core_run())
     assert run.certificate
     report = replace(run, exit_code=0, certificate=replace(run.certificate, certified=True))
@@ -77,7 +77,7 @@ def test_text_for_a_pull_request_is_short_and_its_table_has_three_columns(summar
     assert (len(text.splitlines()) < 40, {row.count("|") for row in rows} <= {4}) == (True, True)
 
 
-def test_text_for_a_pull_request_mentions_nobody() -> None:
+def test_text_for_a_pull_request_escapes_mentions_and_markup() -> None:
     hostile = replace(
         summary_of(healthy_run()), outcome=Outcome.FAILS, reasons=("@everyone <img src=x> [a](http://b)",)
     )

@@ -1,4 +1,4 @@
-"""Certificates: what is certified, what differs from the evidence, and what a baseline accepts."""
+"""Certificates: certified drivers, differences from the evidence, and findings accepted by a baseline."""
 
 from dataclasses import replace
 from datetime import date, timedelta
@@ -39,7 +39,7 @@ def test_junit_file_names_the_command() -> None:
     assert (suite.get("name"), suite[1].get("classname")) == ("drahealth certify", "drahealth.certify.plugin-contract")
 
 
-def test_healthy_driver_is_certified_in_more_than_one_word() -> None:
+def test_verdict_of_a_certified_driver_names_driver_versions_and_ledger() -> None:
     summary, report = certified(core_run())
     assert report.certificate is not None
     assert (report.certificate.certified, summary.exit_code) == (True, 0)
@@ -101,13 +101,13 @@ def test_certificate_of_a_device_plugin_names_all_its_resources() -> None:
     assert subject_name(replace(run, records=(*run.records, other))) == "example.com/gpu + example.com/nic"
 
 
-def test_running_driver_is_named_as_such() -> None:
+def test_verdict_names_a_driver_not_started_by_drahealth() -> None:
     run = core_run()
     evidence = replace(run, header=replace(run.header, command=()))
     assert "driver not started by drahealth" in certified(evidence)[1].verdict
 
 
-def test_driver_in_a_cluster_is_named_as_such() -> None:
+def test_verdict_names_the_workload_of_a_driver_in_a_cluster() -> None:
     run = core_run()
     evidence = replace(run, header=replace(run.header, command=(), workload="DaemonSet gpus/driver"))
     summary, report = certified(evidence)
@@ -123,7 +123,7 @@ def test_report_round_trips_through_its_file() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": "drahealth-evidence/v1"}', '{"format": 1}'])
-def test_other_file_is_no_report(text: str) -> None:
+def test_invalid_report_file_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"report|JSON"):
         parse_report(text.encode())
 
@@ -135,7 +135,7 @@ def test_edited_verdict_is_the_only_difference() -> None:
     assert [(one.where, one.first, one.second) for one in found] == [("PLUGIN-18.verdict", "PASS", "FAIL")]
 
 
-def test_reports_of_two_runs_differ_in_verdicts_and_in_what_was_checked() -> None:
+def test_reports_of_two_runs_differ_in_settings_and_verdicts() -> None:
     first, second = certified(core_run())[1], certified(core_run(leave_sockets))[1]
     second = replace(second, run=replace(second.run, api_server="real", started="later"))
     assert [one.where for one in differences(first, second)] == ["run.api_server", "PLUGIN-18"]

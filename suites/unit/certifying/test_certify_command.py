@@ -245,7 +245,7 @@ def test_evidence_is_kept_if_drahealth_fails_to_report(profile: Path) -> None:
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("moment", ["read_report", "run_with_progress", "page", "show"])
-def test_interrupt_at_any_moment_is_neither_success_nor_failure(
+def test_interrupted_certification_exits_with_3_and_keeps_all_files(
     profile: Path, certificate: Path, moment: str, name: str
 ) -> None:
     before = {path.name: path.read_bytes() for path in certificate.iterdir()}

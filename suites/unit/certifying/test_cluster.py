@@ -1,4 +1,4 @@
-"""The user's cluster as the API server of drivers that drahealth starts: nothing of a run stays there."""
+"""The user's cluster as the API server of started drivers: a run leaves no objects in it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -73,7 +73,7 @@ async def test_objects_of_a_run_are_removed_and_others_stay(tmp_path: Path) -> N
         assert [one["metadata"]["name"] for one in await api.list(SLICES)] == ["other-gpus"]
 
 
-async def test_only_slices_of_its_node_are_of_a_process(tmp_path: Path) -> None:
+async def test_process_owns_only_slices_of_its_node(tmp_path: Path) -> None:
     async with subjects(tmp_path, "main") as (_, found):
         mine, driver = slice_of(found["main"].places.node_name), "gpu.example.com"
         nowhere = {"spec": {"driver": driver, "allNodes": True}}

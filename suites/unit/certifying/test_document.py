@@ -53,7 +53,7 @@ def test_schema_rejects_another_document(change: dict[str, Any]) -> None:
     assert not VALIDATOR.is_valid({**document(failing()[0]), **change})
 
 
-def test_report_of_a_violation_names_the_check_what_was_seen_and_the_rerun_command() -> None:
+def test_report_of_a_violation_has_check_observation_and_rerun_command() -> None:
     found = document(failing()[0])
     (violated,) = (one for one in found["requirements"] if one["verdict"] == Verdict.FAIL)
     (finding,) = violated["findings"]

@@ -1,4 +1,4 @@
-"""The fault adapters: what each does, how it fails, and that none hangs."""
+"""The fault adapters: their actions, their failures and their time limits."""
 
 import asyncio
 import os
@@ -167,7 +167,7 @@ def backend(folder: Path, text: str = BACKEND) -> Path:
     return path
 
 
-async def test_a_backend_is_started_told_killed_and_started_again(adapters: FaultAdapters, tmp_path: Path) -> None:
+async def test_backend_performs_commands_again_after_a_restart(adapters: FaultAdapters, tmp_path: Path) -> None:
     script = backend(tmp_path)
     breaks = TellBackend(script, ("{driver_dir}",), "break {device}")
     await adapters.start([Fault("xid", breaks, TellBackend(script, (), "heal {device}"))], {"driver_dir": "/d"})

@@ -1,4 +1,4 @@
-"""A driver whose Pod drahealth creates in a cluster: its manifest, its Pod, and what remains."""
+"""A driver in a Pod created by drahealth: its manifest, its Pod, and the removal of its objects."""
 
 import asyncio
 import signal
@@ -154,7 +154,7 @@ def test_directories_of_the_node_are_below_its_root() -> None:
         ),
     ],
 )
-def test_status_says_why_a_pod_is_not_ready(status: Object, expected: str) -> None:
+def test_status_gives_the_reason_for_a_pod_not_ready(status: Object, expected: str) -> None:
     assert why_not_ready({"status": status}) == expected
 
 
@@ -284,7 +284,7 @@ async def test_pod_starts_again_after_its_end(tmp_path: Path) -> None:
         assert (found.running, len(await api.list(PODS))) == (True, 1)
 
 
-async def test_end_of_a_container_is_unexpected(tmp_path: Path) -> None:
+async def test_container_restart_is_an_unexpected_end(tmp_path: Path) -> None:
     async with subject(tmp_path) as (api, found, _):
         await found.start()
         pod = await api.get(PODS, "driver", "gpus")
@@ -303,7 +303,7 @@ async def test_pod_that_cannot_start_is_an_error_with_its_reason(tmp_path: Path)
         assert await api.list(PODS) == []
 
 
-async def test_pod_that_exists_stays(tmp_path: Path) -> None:
+async def test_existing_pod_is_not_replaced(tmp_path: Path) -> None:
     async with subject(tmp_path) as (api, found, _):
         mine = {"metadata": {"name": "driver", "namespace": "gpus"}, "spec": {"containers": [{"name": "a"}]}}
         await api.create(PODS, mine)

@@ -100,7 +100,7 @@ async def rig() -> AsyncIterator[LabRig]:
     await rig.close()
 
 
-async def test_running_driver_describes_itself(rig: LabRig) -> None:
+async def test_description_of_a_running_driver_names_its_apis(rig: LabRig) -> None:
     await rig.driver()
     (found,) = await describe(Settings(registry_dir=rig.places.registry_dir))
     assert found.startswith(f"Driver {DRIVER}, which advertises v1.DRAPlugin")

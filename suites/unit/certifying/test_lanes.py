@@ -81,7 +81,7 @@ def test_devices_with_findings_come_first_then_those_with_events() -> None:
     assert [lane.name for lane in lanes[0].lanes] == ["pool/c", "pool/b", "pool/a"]
 
 
-def test_many_devices_are_left_out_by_number() -> None:
+def test_devices_beyond_the_lane_limit_are_counted() -> None:
     names = [f"d{number}" for number in range(LANES + 7)]
     (group,) = lanes_of(run(*watch(report(1, *names))), ["d46 has no pool"])
     assert (len(group.lanes), group.left_out, group.lanes[0].name) == (LANES, 7, "pool/d46")
@@ -129,7 +129,7 @@ def test_fault_list_and_pod_status_of_a_device_plugin_share_a_lane() -> None:
 
 
 @pytest.mark.parametrize(("health", "bars"), [(HEALTHY, 0), (UNHEALTHY, 1)])
-def test_stream_of_a_moment_has_bars_only_if_a_device_is_not_healthy(health: Health, bars: int) -> None:
+def test_short_stream_has_bars_only_for_unhealthy_devices(health: Health, bars: int) -> None:
     (group, *_) = (*lanes_of(run(*watch(report(0.1, "a", health=health), end=0.3))), None)
     assert len(group.lanes if group else ()) == bars
 

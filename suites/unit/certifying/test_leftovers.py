@@ -1,4 +1,4 @@
-"""What killed runs leave in a cluster, and who removes it."""
+"""Objects of killed runs in a cluster, and their removal."""
 
 import fcntl
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_objects_of_other_machines_stay(tmp_path: Path, label: str) -> None:
     assert not is_left(label.format(mine), tmp_path)
 
 
-async def test_next_run_removes_what_a_killed_run_left(tmp_path: Path) -> None:
+async def test_next_run_removes_objects_of_a_killed_run(tmp_path: Path) -> None:
     async with api_server("memory", tmp_path) as server:
         assert isinstance(server.api, ApiServer)
         client = await LabelledClient.from_kubeconfig(await server.kubeconfig())

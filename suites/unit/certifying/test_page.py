@@ -1,4 +1,4 @@
-"""The page: its content, that nothing of a driver can break out of the text, and its size."""
+"""The page: its content, its escaping of driver text, and its size."""
 
 import base64
 import hashlib
@@ -62,7 +62,7 @@ def test_page_begins_with_the_verdict_and_its_reason() -> None:
     assert [one.text.strip() for one in parts.of("ul", "reasons")] == ["The driver violates PLUGIN-18."]
 
 
-def test_page_of_a_certificate_names_what_it_holds_for() -> None:
+def test_certificate_page_names_the_verdict_and_its_scope() -> None:
     _, found = certified(core_run())
     parts = Parts(page(found))
     verdict = parts.of("h1")[0].text[2:]
@@ -96,12 +96,12 @@ def test_page_needs_neither_network_nor_scripts() -> None:
     assert re.findall(r"@import|url\((?!#)", style.text) == []
 
 
-def test_page_of_a_run_without_evidence_says_that_the_lanes_need_it() -> None:
+def test_page_without_evidence_has_an_over_time_section_without_lanes() -> None:
     parts = Parts(page(report(*failing())))
     assert (parts.of("svg", "bar"), len(parts.of("section", "over-time"))) == ([], 1)
 
 
-def test_lanes_have_words_for_readers_who_do_not_see_them() -> None:
+def test_bars_have_labels_for_screen_readers() -> None:
     evidence = healthy_run()
     bars = Parts(page(report(summary_of(evidence), evidence), evidence)).of("svg", "bar")
     assert [bar for bar in bars if not (bar.attributes.get("aria-label") or "").startswith("node-a/gpu-")] == []
@@ -109,7 +109,7 @@ def test_lanes_have_words_for_readers_who_do_not_see_them() -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_text_of_a_driver_stays_text(text: str) -> None:
+def test_page_escapes_hostile_text_of_a_driver(text: str) -> None:
     evidence = named(text)
     made = page(report(summary_of(evidence), evidence), evidence)
     parts = Parts(made)
@@ -120,12 +120,12 @@ def test_text_of_a_driver_stays_text(text: str) -> None:
 
 @given(summaries(st.text(st.characters(categories=["P", "L", "S", "Cc", "Cf"]))))
 @settings(max_examples=30, deadline=None)
-def test_any_finding_stays_text(summary: Summary) -> None:
+def test_page_of_any_finding_has_only_allowed_elements(summary: Summary) -> None:
     parts = Parts(page(report(summary, healthy_run())))
     assert {one.tag for one in parts.elements} <= ALLOWED
 
 
-def test_link_of_an_edited_report_is_no_script() -> None:
+def test_javascript_link_of_an_edited_report_is_not_rendered() -> None:
     found = report(*failing())
     edited = replace(found, requirements=tuple(replace(one, link="javascript:alert(1)") for one in found.requirements))
     assert "javascript:" not in page(edited)
@@ -136,7 +136,7 @@ def test_page_with_messages_of_a_mebibyte_is_small() -> None:
     assert len(page(report(summary_of(evidence), evidence), evidence)) < LIMIT
 
 
-def test_page_with_ten_thousand_devices_is_small_and_says_how_many_are_left_out() -> None:
+def test_page_with_10000_devices_is_small_and_counts_omitted_devices() -> None:
     devices = tuple(DeviceHealth("p" * 60, f"gpu-{n}", Health.UNHEALTHY, "'" * 1024) for n in range(10_000))
     reports = [
         (float(at), "watch", ReportReceived(DRIVER, SOCKET, "w0", 9, devices[: -at or None])) for at in range(4, 9)

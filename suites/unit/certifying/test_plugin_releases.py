@@ -38,7 +38,7 @@ def test_device_that_leaves_the_list_is_shown_as_healthy() -> None:
     assert "a device that is not listed is shown as Healthy" in found.reasons
 
 
-def test_other_word_is_shown_as_unhealthy() -> None:
+def test_unknown_health_word_is_shown_as_unhealthy() -> None:
     found = views(lists(lambda _: (A, PluginDevice("gpu-1", "ok")), STREAM))["1.36"]
     assert (shown(found), "the word 'ok' is shown as Unhealthy" in found.reasons) == ([UNHEALTHY], True)
 

@@ -127,7 +127,7 @@ def test_volumes_are_those_of_the_container(tmp_path: Path) -> None:
         ("      containers:", "      containers: 1\n      others:", "spec.template.spec.containers"),
     ],
 )
-def test_what_drahealth_cannot_start_is_named(tmp_path: Path, old: str, new: str, where: str) -> None:
+def test_unsupported_manifest_field_is_rejected_with_its_path(tmp_path: Path, old: str, new: str, where: str) -> None:
     assert old in MANIFEST
     with pytest.raises(FileError) as caught:
         started(tmp_path, MANIFEST.replace(old, new))

@@ -74,7 +74,7 @@ def test_each_kind_of_adapter_is_an_action(tmp_path: Path, text: str, action: Ac
     assert found == (Fault("unplugged", action, "none"),)
 
 
-def test_a_backend_is_told_what_to_do_by_default(tmp_path: Path) -> None:
+def test_backend_command_defaults_to_break_and_the_device(tmp_path: Path) -> None:
     script = tmp_path / "backend.py"
     backend = '{ backend = "backend.py", arguments = ["{driver_dir}"] }'
     (fault,) = read(tmp_path, f'{FAULT}break = {backend}\nheal = {{ backend = "backend.py", tell = "repair all" }}\n')

@@ -62,7 +62,7 @@ def test_profile_gives_the_settings_of_a_run(tmp_path: Path) -> None:
     assert (found.level, found.profile, found.working_directory) == ("core", "gpu", tmp_path / ".")
 
 
-def test_running_driver_has_its_places_beside_the_file(tmp_path: Path) -> None:
+def test_paths_of_a_running_driver_are_relative_to_the_file(tmp_path: Path) -> None:
     found = settings(tmp_path, FIRST + '[driver]\nrunning = {registry-dir = "reg", kubeconfig = "/etc/k"}\n')
     assert (found.command, found.registry_dir, found.kubeconfig) == ((), tmp_path / "reg", Path("/etc/k"))
 
@@ -217,7 +217,7 @@ def test_objects_can_be_of_any_kind(tmp_path: Path) -> None:
     assert [(one["apiVersion"], one["kind"]) for one in found] == kinds
 
 
-def test_schema_accepts_what_the_model_accepts(tmp_path: Path) -> None:
+def test_schema_accepts_a_profile_that_the_model_accepts(tmp_path: Path) -> None:
     text = SMALL + 'grace = "5s"\n[api-server]\nkind = "real"\nkubernetes = "1.37.1"\n[claim]\ndevices = "all"\n'
     settings(tmp_path, text)
     jsonschema.validate(tomllib.loads(text), json.loads(json.dumps(driver_profile_schema())))
@@ -235,7 +235,7 @@ def test_device_plugin_must_be_started(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["pod_uid", "instance"])
-def test_driver_whose_instances_differ_can_be_updated(tmp_path: Path, name: str) -> None:
+def test_driver_with_distinct_instances_supports_rolling_update(tmp_path: Path, name: str) -> None:
     more = "[abilities]\nrolling-update = true\n"
     assert settings(tmp_path, SMALL.replace("driver_dir", name) + more).rolling_update
     assert not settings(tmp_path, SMALL).rolling_update

@@ -110,7 +110,7 @@ def test_driver_without_health_is_unknown_to_all_releases() -> None:
     assert "the driver advertises no health API that this kubelet calls" in found["1.37", FIRST].reasons
 
 
-def test_without_a_prepared_device_nothing_is_shown() -> None:
+def test_releases_show_nothing_without_a_prepared_device() -> None:
     assert shown_by_releases(healthy_run(without(GrpcCall, RUN, "pod-faults", "claims", "registration"))) == ()
 
 

@@ -24,7 +24,7 @@ def result(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_page_badge_and_text_of_a_result(result: str, tmp_path: Path) -> None:
+def test_report_writes_page_badge_and_text_of_a_result(result: str, tmp_path: Path) -> None:
     html, badge, text = (tmp_path / name for name in ("a.html", "a.svg", "a.md"))
     done = drahealth_report(result, f"--html={html}", f"--badge={badge}", f"--summary={text}")
     assert (done.returncode, done.stderr) == (0, "")
@@ -52,6 +52,6 @@ def test_wrong_usage_exits_with_2_and_one_line(result: str, tmp_path: Path, opti
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
 
 
-def test_no_result_is_wrong_usage() -> None:
+def test_report_without_a_result_is_a_usage_error() -> None:
     done = drahealth_report("--html=a.html")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr

@@ -1,4 +1,4 @@
-"""Results of earlier runs: what is read, what belongs together, and which files are rejected."""
+"""Results of earlier runs: valid files, matching files and rejected files."""
 
 import json
 from collections.abc import Callable
@@ -98,7 +98,7 @@ def test_failed_scenario_explains_its_requirement(kubelet: Path) -> None:
     assert (detail.name, detail.seen) == ("scenario a status shows it", "expected Unhealthy")
 
 
-def test_run_that_leaves_a_must_untested_is_not_good(tmp_path: Path) -> None:
+def test_run_with_an_untested_must_has_tone_open(tmp_path: Path) -> None:
     (result,) = results(write_run(tmp_path / "run.json", "passed"))
     assert (result.verdict.startswith("passed, "), result.tone) == (True, "open")
 
@@ -134,7 +134,7 @@ def test_a_run_that_contradicts_itself_is_rejected(tmp_path: Path, edit: dict[st
         results(path)
 
 
-def test_drivers_and_kubelets_side_by_side_do_not_differ(folder: Path, kubelet: Path) -> None:
+def test_driver_and_kubelet_results_have_no_differences_section(folder: Path, kubelet: Path) -> None:
     assert "differences" not in [section.title for section in sections(results(folder, kubelet))]
 
 

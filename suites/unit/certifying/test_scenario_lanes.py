@@ -70,7 +70,7 @@ def test_device_is_late_on_the_clock_of_the_node() -> None:
     assert [mark.kind for mark in found.marks] == ["step", "step"]
 
 
-def test_kubelet_side_counts_where_both_sides_are_recorded() -> None:
+def test_lane_uses_the_kubelet_records_if_both_sides_are_recorded() -> None:
     received = ReportReceived(DRIVER, "/d.sock", "kubelet#1", 9, (DeviceHealth("node-a", "gpu-0", UNHEALTHY),))
     (lane,) = group(SEEN, opened(), report(), 5, received, 5, Step("the end")).lanes
     assert [spans(bar) for bar in lane.bars] == [[(5.0, 10.0, UNHEALTHY)]]
@@ -131,7 +131,7 @@ def test_runs_show_each_scenario_side_by_side(tmp_path: Path) -> None:
     assert parts.of("section", "over-time") == []
 
 
-def test_run_without_histories_says_how_to_record_them(tmp_path: Path) -> None:
+def test_run_without_histories_gives_the_reason_for_missing_lanes(tmp_path: Path) -> None:
     path = write_run(tmp_path / "kep.json", {"test_a": changing()})
     (tmp_path / "kep" / "test_a.jsonl").unlink()
     (result,) = read_files([path]).results()

@@ -1,4 +1,4 @@
-"""Certificates that somebody edited, and runs of which somebody makes the most: none of them reads as a success."""
+"""Edited certificates and manipulated runs: none is a success."""
 
 import hashlib
 import json

@@ -67,14 +67,14 @@ def test_finding_keeps_its_own_grade_and_gets_none_without_a_result() -> None:
     assert graded("first-report-is-prompt", passed("x")).grade == ""
 
 
-def test_ability_has_the_strongest_way_in_which_it_was_shown() -> None:
+def test_ability_has_the_strongest_grade_of_its_passed_checks() -> None:
     kubelet = ("driver-registers-again-at-the-same-socket", "slices-return-after-a-kubelet-restart")
     found = [(kubelet[0], with_grade("asked")), (kubelet[1], with_grade("forced"))]
     assert shown_abilities(found) == {"restarts of the kubelet": "forced"}
     assert shown_abilities([(kubelet[1], replace(found[1][1], verdict=Verdict.FAIL))]) == {}
 
 
-def test_change_that_the_driver_made_by_itself_is_observed() -> None:
+def test_change_without_a_fault_has_grade_observed() -> None:
     assert (finding(RECEIVED).verdict, finding(RECEIVED).grade) == (Verdict.PASS, "observed")
 
 
@@ -96,7 +96,7 @@ def test_message_in_another_process_counts() -> None:
     assert finding(check, with_faults_alone(too_long)).verdict is Verdict.FAIL
 
 
-def test_summary_says_how_each_ability_was_shown() -> None:
+def test_summary_lists_the_abilities_by_grade() -> None:
     run = healthy_run()
     evidence = replace(run, header=replace(run.header, level="core"))
     shown = by_grade(summarize(evidence, today=date(2026, 11, 22)).abilities)

@@ -46,7 +46,7 @@ def edited(**edits: Any) -> dict[str, Any]:
         {**SPEC, "kind": "example.com/gpu.v2"},
     ],
 )
-def test_valid_spec(tmp_path: Path, spec: Any) -> None:
+def test_valid_spec_lists_its_devices(tmp_path: Path, spec: Any) -> None:
     assert read(tmp_path, json.dumps(spec)) == [CdiSpec("spec.json", "", (f"{spec['kind']}=gpu-0",))]
 
 
@@ -75,7 +75,7 @@ def test_valid_spec(tmp_path: Path, spec: Any) -> None:
         ),
     ],
 )
-def test_invalid_spec(tmp_path: Path, spec: Any, where: str) -> None:
+def test_invalid_spec_has_a_problem_and_no_devices(tmp_path: Path, spec: Any, where: str) -> None:
     (found,) = read(tmp_path, json.dumps(spec))
     assert found.problem.startswith(where)
     assert found.devices == ()
@@ -87,7 +87,7 @@ def test_garbage(tmp_path: Path, text: str) -> None:
     assert (found.problem != "", found.devices) == (True, ())
 
 
-def test_yaml(tmp_path: Path) -> None:
+def test_yaml_spec_is_read(tmp_path: Path) -> None:
     text = "cdiVersion: 0.6.0\nkind: example.com/gpu\ndevices:\n- name: '0'\n  containerEdits:\n    env: [A=1]\n"
     assert read(tmp_path, text, "spec.yaml") == [CdiSpec("spec.yaml", "", ("example.com/gpu=0",))]
 
@@ -105,7 +105,7 @@ def test_unreadable_file_is_invalid(tmp_path: Path) -> None:
     assert [spec.problem for spec in read_specs(tmp_path)] == ["cannot be read: No such file or directory"]
 
 
-def test_device_in_two_files_is_in_neither(tmp_path: Path) -> None:
+def test_device_in_two_files_is_a_problem_of_both(tmp_path: Path) -> None:
     read(tmp_path, json.dumps(SPEC), "a.json")
     assert {spec.problem for spec in read(tmp_path, json.dumps(SPEC), "b.json")} == {
         "device example.com/gpu=gpu-0 is also defined in another file"

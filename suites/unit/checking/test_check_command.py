@@ -1,4 +1,4 @@
-"""`drahealth check` and `judge` as processes: a driver that misbehaves never passes, and nothing is left."""
+"""`drahealth check` and `judge` as processes: a wrong driver never passes, and no process is left."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def environments() -> list[bytes]:
 @pytest.mark.parametrize(
     "code", ["raise SystemExit(1)", "import time; time.sleep(600)", LEAVES_A_CHILD, FLOODS, TEN_SOCKETS]
 )
-def test_program_that_is_no_driver_never_conforms_and_leaves_nothing(tmp_path: Path, code: str) -> None:
+def test_program_without_a_driver_never_conforms_and_leaves_no_process(tmp_path: Path, code: str) -> None:
     report, mark = tmp_path / "report.json", f"mark-{os.getpid()}-{tmp_path.name}"
     words = [sys.executable, "-c", code, "{registry_dir}"]
     done = drahealth("check", "--deadline=3", f"--env=MARK={mark}", f"--report={report}", "--", *words)
@@ -179,7 +179,7 @@ def test_edited_evidence_is_rejected(evidence: Path) -> None:
     assert drahealth("judge", str(evidence)).returncode == 2
 
 
-def test_partial_judgement_never_says_that_the_driver_conforms(evidence: Path, tmp_path: Path) -> None:
+def test_partial_judgement_has_the_verdict_partial_run(evidence: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     done = drahealth("judge", str(evidence), "--requirement=PLUGIN-03", f"--report={report}")
     assert (done.returncode, json.loads(report.read_text())["verdict"]) == (0, "partial run: PLUGIN-03 met")

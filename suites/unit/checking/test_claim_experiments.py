@@ -1,4 +1,4 @@
-"""The experiments of claims and ResourceSlices on a fake driver that runs: what each records."""
+"""The experiments of claims and ResourceSlices on a running fake driver, and their records."""
 
 import asyncio
 from dataclasses import replace
@@ -101,7 +101,7 @@ async def test_only_device_is_prepared_without_a_second_claim(rig: LabRig) -> No
     assert {tuple(devices(claim)) for claim in rig.happened(ClaimAllocated)} == {("gpu-0",), (UNPUBLISHED,)}
 
 
-async def test_claim_of_the_user_is_allocated_from_what_is_published(rig: LabRig) -> None:
+async def test_claim_of_the_user_is_allocated_from_published_devices(rig: LabRig) -> None:
     await published(rig, devices=("gpu-0", "gpu-1", "gpu-2", "gpu-3"))
     await run(rig, "claims", claim=(CLASS, CLAIM, CLAIM))
     assert story(rig)[0] == "Prepare gpu-0+gpu-1"
@@ -258,7 +258,7 @@ async def test_deleted_slice_returns(rig: LabRig) -> None:
     assert names(before) == names(after)
 
 
-async def test_deleted_slice_that_does_not_return_is_not_awaited_for_ever(rig: LabRig) -> None:
+async def test_wait_for_a_deleted_slice_ends_without_its_return(rig: LabRig) -> None:
     await published(rig)
     (found,) = await until_published(rig)
     driver = found["spec"]["driver"]

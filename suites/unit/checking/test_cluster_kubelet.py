@@ -1,4 +1,4 @@
-"""The kubelet of a driver's node in a cluster: what it must be for Pods with claims."""
+"""The kubelet of a driver's node in a cluster: its requirements for Pods with claims."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -97,6 +97,6 @@ async def test_missing_image_is_not_tested(tmp_path: Path) -> None:
             await cluster_kubelet(given)
 
 
-def test_pause_is_the_name_of_the_program() -> None:
+def test_pause_images_are_found_by_the_image_name() -> None:
     assert list(pause_images(node())) == [PAUSE]
     assert list(pause_images({"status": {}})) == []

@@ -1,4 +1,4 @@
-"""The checks of device plugins: what each finds in the run of a healthy plugin, and of wrong ones."""
+"""The checks of device plugins: their verdicts on a healthy plugin and on wrong plugins."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -156,7 +156,7 @@ WRONG: list[tuple[str, str, Edit, Verdict]] = [
 
 
 @pytest.mark.parametrize(("check", "edit", "verdict"), [pytest.param(c, e, v, id=f"{c}-{n}") for c, n, e, v in WRONG])
-def test_check_finds_what_a_wrong_plugin_does(check: str, edit: Edit, verdict: Verdict) -> None:
+def test_check_gives_the_expected_verdict_on_a_wrong_plugin(check: str, edit: Edit, verdict: Verdict) -> None:
     assert CHECKS[check].judge(plugin_run(edit)).verdict is verdict
 
 
@@ -205,7 +205,7 @@ def test_preferred_devices_are_available_included_and_of_the_right_number(chosen
 
 
 @pytest.mark.parametrize(("left", "verdict"), [((), PASS), ((PATH,), FAIL)])
-def test_sockets_that_remain_are_found(left: tuple[str, ...], verdict: Verdict) -> None:
+def test_sockets_left_after_the_end_are_a_failure(left: tuple[str, ...], verdict: Verdict) -> None:
     ended = sockets("main", "ended", *left)
 
     def edit(where: str, event: Event) -> Event:
@@ -215,7 +215,7 @@ def test_sockets_that_remain_are_found(left: tuple[str, ...], verdict: Verdict) 
 
 
 @pytest.mark.parametrize(("found", "verdict"), [((), FAIL), ((PATH,), PASS)])
-def test_removed_socket_must_be_there_again(found: tuple[str, ...], verdict: Verdict) -> None:
+def test_plugin_must_serve_its_removed_socket_again(found: tuple[str, ...], verdict: Verdict) -> None:
     gone = unregistered("removed-socket", after=SocketRemoved)
     listed = sockets("restarted", "registered", *found)
     evidence = plugin_run(
@@ -235,7 +235,7 @@ def test_call_that_is_not_advertised_does_not_apply(experiment: str) -> None:
     assert found == {PASS, NOT_APPLICABLE}
 
 
-def test_exit_without_a_signal_is_a_violation_but_after_a_kubelet_restart() -> None:
+def test_exit_without_a_signal_fails_except_after_a_kubelet_restart() -> None:
     def crashing(experiment: str) -> Edit:
         return lambda where, event: CRASH if isinstance(event, StreamClosed) and where == experiment else event
 

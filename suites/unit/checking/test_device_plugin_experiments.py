@@ -130,7 +130,7 @@ async def test_second_stream_opens_after_the_first_one_ended(rig: PluginRig, lab
 
 
 @pytest.mark.parametrize(("devices", "calls"), [(("gpu-0", "gpu-1"), 5), (("gpu-0",), 3)])
-async def test_devices_are_allocated_as_far_as_there_are_some(
+async def test_allocation_makes_fewer_calls_with_one_device(
     rig: PluginRig, lab: Lab, devices: tuple[str, ...], calls: int
 ) -> None:
     await rig.device_plugin(devices=devices)
@@ -197,7 +197,7 @@ async def test_registration_before_the_socket_was_removed_does_not_count(rig: Pl
     assert is_served(endpoint)
 
 
-async def test_registration_gets_the_answer_of_its_time(rig: PluginRig, lab: Lab) -> None:
+async def test_pending_registration_receives_the_answer_set_at_its_start(rig: PluginRig, lab: Lab) -> None:
     kubelet = await kubelet_of(lab)
     await rig.device_plugin()
     plugin = await kubelet.answered()

@@ -52,5 +52,5 @@ FAULTS: list[tuple[str, str, Edit, Verdict]] = [
 
 
 @pytest.mark.parametrize(("check", "edit", "verdict"), [pytest.param(c, e, v, id=f"{c}-{n}") for c, n, e, v in FAULTS])
-def test_check_finds_what_a_plugin_lists_after_a_fault(check: str, edit: Edit, verdict: Verdict) -> None:
+def test_check_gives_the_expected_verdict_after_a_fault(check: str, edit: Edit, verdict: Verdict) -> None:
     assert CHECKS[check].judge(plugin_run(edit)).verdict is verdict

@@ -76,5 +76,5 @@ PODS: list[tuple[str, str, Edit, Verdict]] = [
 
 
 @pytest.mark.parametrize(("check", "edit", "verdict"), [pytest.param(c, e, v, id=f"{c}-{n}") for c, n, e, v in PODS])
-def test_check_finds_what_a_pod_shows(check: str, edit: Edit, verdict: Verdict) -> None:
+def test_check_gives_the_expected_verdict_on_a_pod(check: str, edit: Edit, verdict: Verdict) -> None:
     assert CHECKS[check].judge(plugin_run(edit)).verdict is verdict

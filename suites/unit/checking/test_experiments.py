@@ -1,4 +1,4 @@
-"""The experiments on a fake driver that runs: what each records."""
+"""The experiments on a running fake driver, and their records."""
 
 import asyncio
 from collections import Counter
@@ -95,7 +95,7 @@ def silence(writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("answer", [refuse_connections, silence])
-async def test_socket_that_is_no_plugin_is_the_reason(rig: LabRig, answer: Any) -> None:
+async def test_incomplete_registration_names_the_socket_without_a_plugin(rig: LabRig, answer: Any) -> None:
     path = await rig.listen(answer)
     with pytest.raises(Incomplete, match=f"^{path}: "):
         await run(rig, "registration")
@@ -122,7 +122,7 @@ async def test_registration_among_several_drivers_needs_a_socket(rig: LabRig) ->
     assert rig.facts.plugin.result().driver == DRIVER
 
 
-async def test_registration_without_get_info_is_left_to_the_checks(rig: LabRig) -> None:
+async def test_registration_completes_without_get_info(rig: LabRig) -> None:
     await rig.serve({})
     await run(rig, "registration")
     assert set(calls(rig)) == {("GetInfo", "UNIMPLEMENTED")}
@@ -146,7 +146,7 @@ async def test_registration_with_an_unusable_endpoint_is_refused(rig: LabRig) ->
     assert answered == [False]
 
 
-async def test_refused_driver_is_asked_again(rig: LabRig) -> None:
+async def test_refused_driver_receives_get_info_again(rig: LabRig) -> None:
     driver = await rig.driver()
     began = rig.clock.now()
     await run(rig, "refused-registration")
@@ -155,7 +155,7 @@ async def test_refused_driver_is_asked_again(rig: LabRig) -> None:
     assert not (await driver.state()).registered
 
 
-async def test_refused_driver_that_removes_its_socket_is_not_awaited_for_ever(rig: LabRig) -> None:
+async def test_wait_ends_when_a_refused_driver_removes_its_socket(rig: LabRig) -> None:
     async def get_info(request: Any, context: Any) -> Any:
         return GET_INFO.response(type="DRAPlugin", name=DRIVER)
 
@@ -223,7 +223,7 @@ async def test_driver_without_health_is_not_watched(rig: LabRig, name: str) -> N
         await run(rig, name)
 
 
-async def test_subscribers_are_four_streams(rig: LabRig) -> None:
+async def test_subscribers_experiment_opens_four_streams(rig: LabRig) -> None:
     plugin_known(rig, await rig.driver())
     rig.facts.health_apis.set_result(("v1.DRAResourceHealth",))
     await run(rig, "subscribers")
@@ -246,7 +246,7 @@ async def test_slow_subscriber_reads_one_report_until_the_watch_ends(rig: LabRig
     assert sorted(min(reports[stream], 2) for stream in streams) == [1, 2]
 
 
-def test_no_experiment_takes_the_name_of_another_one() -> None:
+def test_experiment_names_are_unique() -> None:
     plans = (DEVICE_PLUGIN_EXPERIMENTS, FAULT_EXPERIMENTS)
     assert all(EXPERIMENTS[one.name] is one for plan in plans for one in plan)
     assert {RUNS[name] for name in DEVICE_PLUGIN_RUNS} == set(DEVICE_PLUGIN_RUNS.values())

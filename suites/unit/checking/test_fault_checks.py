@@ -1,4 +1,4 @@
-"""The checks of faults: what each finds in the run of a healthy driver, and of wrong ones."""
+"""The checks of faults: their verdicts on a healthy driver and on wrong drivers."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -55,7 +55,7 @@ def test_healthy_driver_passes_with_its_latency_and_the_grade() -> None:
     }
 
 
-def test_fault_that_the_driver_was_asked_to_report_has_another_grade() -> None:
+def test_fault_reported_on_request_has_grade_asked() -> None:
     asked = {**STEPS, BREAK: replace(BROKEN, grade="asked")}
     assert finding("break-is-reported", fault_run(steps=asked)).grade == "asked"
 
@@ -66,7 +66,7 @@ def test_break_that_is_never_or_late_reported_fails() -> None:
     assert found("break-is-reported", shown({1.0: HEALTHY, BREAK + 6.1: SICK})) is FAIL
 
 
-def test_absence_without_a_later_report_is_not_tested() -> None:
+def test_break_without_a_later_report_is_not_tested() -> None:
     assert found("break-is-reported", fault_run(a={1.0: HEALTHY}, b={1.0: HEALTHY}, end=17)) is NOT_TESTED
 
 

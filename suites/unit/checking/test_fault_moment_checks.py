@@ -1,4 +1,4 @@
-"""The checks of faults at bad moments, and of interrupted drivers: what each finds in right and in wrong runs."""
+"""The checks of faults at bad moments and of interrupted drivers: their verdicts on right and wrong runs."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -18,7 +18,7 @@ def settings(*words: str, **given: Any) -> Settings:
     return settings_of(words, **given)
 
 
-def test_words_are_the_command_of_the_driver() -> None:
+def test_positional_arguments_are_the_driver_command() -> None:
     assert settings("true", "--dir={registry_dir}").command == ("true", "--dir={registry_dir}")
 
 
@@ -74,7 +74,7 @@ def test_missing_socket_is_named(tmp_path: Path) -> None:
         settings(str(tmp_path / "reg.sock"))
 
 
-def test_command_that_repeats_a_run_has_its_options_without_values_of_variables(tmp_path: Path) -> None:
+def test_rerun_command_has_all_options_but_hides_environment_values(tmp_path: Path) -> None:
     claim = tmp_path / "claim.yaml"
     claim.write_text(CLAIM.format("v1", "[{name: a, exactly: {deviceClassName: gpu}}]"))
     given = {"env": ["KEY=s3cr3t"], "claim": claim, "sequential": True, "deadline": 60.0}
@@ -97,7 +97,7 @@ def test_release_without_a_real_api_server_is_rejected() -> None:
         settings("true", kubernetes="1.37.1")
 
 
-def test_command_that_repeats_a_run_of_a_running_driver_has_its_directories() -> None:
+def test_rerun_command_of_a_running_driver_has_its_directories() -> None:
     given = {
         "registry_dir": Path("/tmp"),
         "cdi_dirs": [Path("/a"), Path("/b")],
@@ -160,7 +160,7 @@ def test_api_server_of_a_running_driver_allows_claims_and_slices() -> None:
     assert given - without == {"claims", "slices"}
 
 
-def test_cdi_directories_of_a_running_driver() -> None:
+def test_running_driver_has_default_or_given_cdi_directories() -> None:
     found = [settings(registry_dir=Path("/"), cdi_dirs=given).cdi_dirs for given in ((), (Path("/a"), Path("/b")))]
     assert found == [(Path("/etc/cdi"), Path("/var/run/cdi")), (Path("/a"), Path("/b"))]
 

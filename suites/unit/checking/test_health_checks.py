@@ -1,4 +1,4 @@
-"""The checks of health: what each finds in the run of a healthy driver, and of wrong ones."""
+"""The checks of health: their verdicts on a healthy driver and on wrong drivers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -271,7 +271,7 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
 @pytest.mark.parametrize(
     ("check", "edit", "verdict"), [(c, e, v) for c, _, e, v in ROWS], ids=[f"{c}: {s}" for c, s, _, _ in ROWS]
 )
-def test_checks_of_health(check: str, edit: Edit, verdict: Verdict) -> None:
+def test_health_check_gives_the_expected_verdict(check: str, edit: Edit, verdict: Verdict) -> None:
     assert finding(check, edit).verdict is verdict
 
 
@@ -314,7 +314,7 @@ def test_device_that_is_no_longer_published_needs_no_refresh() -> None:
     assert finding("devices-are-refreshed-within-their-timeout", both(gone, fewer)).verdict is PASS
 
 
-def test_shared_first_cdi_device_id_says_what_a_pod_status_hides() -> None:
+def test_finding_names_the_device_hidden_by_a_shared_cdi_id() -> None:
     edit = of_claim("b", PREPARES, of_device(cdi_device_ids=["gpu.example.com/gpu=gpu-1"]))
     found = finding("first-cdi-device-id-is-unique", edit)
     assert (found.verdict, found.seen.partition(": ")[2]) == (
@@ -364,7 +364,7 @@ def test_stream_that_waits_for_prepare_is_a_failure() -> None:
     assert finding("health-is-reported-while-prepare-is-pending", evidence).verdict is FAIL
 
 
-def test_polling_for_each_stream_is_no_contradiction() -> None:
+def test_health_apis_that_report_seconds_apart_agree() -> None:
     """A driver that polls shows a change on one stream seconds later."""
     late = reports(lambda r: None if any(r is one for one in (WATCHED[ALPHA][3], WATCHED["two"][3])) else r)
     assert finding("health-apis-agree", late).verdict is PASS

@@ -1,4 +1,4 @@
-"""Helpers of a driver: ready before the driver starts, named if they fail, gone at the end."""
+"""Helpers of a driver: they start before the driver, report failures by name, and end with the run."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ async def started(places: Places) -> AsyncIterator[list[HelperProcess]]:
         ),
     ],
 )
-async def test_helper_is_ready_when_what_it_makes_is_there(
+async def test_helper_start_waits_until_its_socket_exists(
     places: Places, started: list[HelperProcess], helper: Helper
 ) -> None:
     started.append(HelperProcess(helper, places, SystemClock()))
@@ -65,7 +65,7 @@ async def test_helper_is_ready_when_what_it_makes_is_there(
     assert (places.driver_dir / "daemon.sock").exists()
 
 
-async def test_helper_does_not_inherit_what_silences_grpc_here(
+async def test_helper_does_not_inherit_grpc_verbosity(
     monkeypatch: pytest.MonkeyPatch, places: Places, started: list[HelperProcess]
 ) -> None:
     monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
@@ -96,7 +96,7 @@ async def test_helper_that_fails_is_named(
         await started[0].start()
 
 
-async def test_end_of_a_helper_ends_the_run(places: Places, started: list[HelperProcess]) -> None:
+async def test_exit_of_a_helper_is_a_harness_error(places: Places, started: list[HelperProcess]) -> None:
     first, second = python(SLEEPS), python("input()")
     started += [HelperProcess(one, places, SystemClock()) for one in (first, second)]
     helpers = Helpers(started)

@@ -1,4 +1,4 @@
-"""Verdicts: what an experiment did not show is never a pass."""
+"""Verdicts: a requirement without evidence never passes."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def test_empty_evidence_passes_nothing() -> None:
         ("done", Verdict.NOT_TESTED),
     ],
 )
-def test_experiment_that_is_not_done_decides_the_verdict(outcome: Outcome, verdict: Verdict) -> None:
+def test_experiment_outcome_gives_the_verdict_without_other_evidence(outcome: Outcome, verdict: Verdict) -> None:
     ended = ("registration", ExperimentEnded(outcome, "" if outcome == "done" else "no socket"))
     assert verdict_of("PLUGIN-01", evidence_of(ended)) is verdict
 
@@ -44,13 +44,13 @@ def test_start_of_a_running_driver_is_not_applicable() -> None:
     assert verdict_of("PLUGIN-03", evidence_of(header=running)) is Verdict.NOT_APPLICABLE
 
 
-def test_experiment_that_does_not_apply_decides_over_one_that_is_missing() -> None:
+def test_not_applicable_experiment_takes_precedence_over_a_missing_one() -> None:
     ended = ("slices", ExperimentEnded("not applicable", "no API server"))
     found = next(one for one in judge(evidence_of(ended)) if one.requirement.id == "PLUGIN-13")
     assert found.findings["driver-publishes-its-devices"].verdict is Verdict.NOT_APPLICABLE
 
 
-def test_check_that_does_not_apply_beside_a_pass_is_not_judged() -> None:
+def test_passed_requirement_lists_not_applicable_checks_with_the_reason() -> None:
     found = next(one for one in judge(healthy_run(ends=NO_SLICES)) if one.requirement.id == "PLUGIN-13")
     reasons = {name: finding.seen for name, finding in found.not_judged.items()}
     assert (found.verdict, reasons) == (
@@ -59,7 +59,7 @@ def test_check_that_does_not_apply_beside_a_pass_is_not_judged() -> None:
     )
 
 
-def test_requirement_that_does_not_apply_has_no_part_that_was_not_judged() -> None:
+def test_not_applicable_requirement_lists_no_skipped_checks() -> None:
     running = replace(HEADER, command=())
     found = next(one for one in judge(evidence_of(header=running)) if one.requirement.id == "PLUGIN-03")
     assert found.not_judged == {}
@@ -82,7 +82,7 @@ def test_mistake_in_a_check_is_an_error_of_the_harness() -> None:
     assert [one.verdict for one in found] == [Verdict.ERROR]
 
 
-def test_every_check_says_what_to_do_about_a_failure() -> None:
+def test_every_check_has_a_fix_sentence() -> None:
     assert [name for name, check in CHECKS.items() if not check.fix.endswith(".")] == []
 
 
@@ -94,7 +94,7 @@ def test_level_of_the_run_decides_which_requirements_are_judged(level: Level, sc
     assert found == {one.id for one in requirements().values() if one.scope in scopes and one.binds == "dra-driver"}
 
 
-def test_larger_level_judges_what_a_smaller_one_does() -> None:
+def test_larger_level_judges_requirements_of_smaller_levels() -> None:
     core = replace(requirements()["PLUGIN-01"], scope="core")
     assert [core.is_judged_at(level) for level in LEVELS] == [False, True, True]
 

@@ -39,7 +39,9 @@ async def running_driver(root: Path, node: str, node_name: str) -> Places:
 @pytest.mark.parametrize(
     ("node", "node_name", "expected"), [(HOST, "", HOST), ("other", "", ""), (HOST, "other", "other")]
 )
-async def test_node_of_a_running_driver(tmp_path: Path, node: str, node_name: str, expected: str) -> None:
+async def test_node_name_defaults_to_the_host_if_its_node_exists(
+    tmp_path: Path, node: str, node_name: str, expected: str
+) -> None:
     (tmp_path / "api").mkdir()
     places = await running_driver(tmp_path, node, node_name)
     assert (places.node_name, places.cdi_dirs) == (expected, CDI_DIRS)

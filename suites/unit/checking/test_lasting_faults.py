@@ -1,4 +1,4 @@
-"""Which faults an experiment at a bad moment causes, which of them break one device, and what a plan says of it."""
+"""The faults of an experiment at a bad moment: their selection, their pairs and their plan."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -63,7 +63,7 @@ def test_plan_names_the_faults_for_which_there_is_no_time() -> None:
     assert not [line for line in plan_lines(settings(HOT, named(1))) if "without fault-1" in line]
 
 
-def test_neighbours_of_one_device_are_pairs() -> None:
+def test_adjacent_faults_of_one_device_form_a_pair() -> None:
     one, other = named(1, device="gpu-1"), named(2, device="gpu-2")
     assert pairs((HOT, one, other)) == [(HOT, one)]
     assert pairs((HOT, named(3), named(4))) == [(HOT, named(3)), (named(3), named(4))]

@@ -36,18 +36,18 @@ def test_proven_lists_for_each_check_the_mutants_of_the_table() -> None:
     assert proven() == declared, "run `drahealth selftest --write suites/checking/proven.toml`"
 
 
-def test_file_of_proven_checks_is_what_selftest_writes() -> None:
+def test_proven_file_matches_the_output_of_selftest() -> None:
     text = resources.files("drahealth.suites.checking").joinpath("proven.toml").read_text()
     assert text == proven_text(proven()), "run `drahealth selftest NAME... --write suites/checking/proven.toml`"
 
 
-def test_not_every_mutant_of_level_full_needs_a_real_kubelet() -> None:
+def test_only_some_mutants_of_level_full_need_a_real_kubelet() -> None:
     assert [needs_kubelet(name) for name in ("busy-while-watched", "reports-need-api-server", "healthy")] == [
         *(True, False, False)
     ]
 
 
-def test_some_mutants_are_written_into_the_list_of_the_others(tmp_path: Path) -> None:
+def test_partial_selftest_keeps_the_entries_of_other_mutants(tmp_path: Path) -> None:
     path = tmp_path / "proven.toml"
     path.write_text('driver-ends-without-sockets = ["gone", "hangs-at-the-end", "wrong-type"]\n')
     assert selftest(["wrong-type"], sample=None, seed=None, as_json=True, write=path) == 0
@@ -82,7 +82,7 @@ async def test_a_mutant_is_caught_by_its_check_alone(name: str) -> None:
     assert proof == Proof(name, proof.seconds, MUTANTS[name].caught_by)
 
 
-def test_a_sample_has_what_is_healthy_and_depends_on_the_seed() -> None:
+def test_sample_contains_healthy_drivers_and_depends_on_the_seed() -> None:
     first = choice((), 5, 1)
     assert (len(first), first[:2], choice((), 5, 1)) == (7, ["healthy", "healthy-device-plugin"], first)
     assert choice((), 5, 2) != first
@@ -96,7 +96,7 @@ def test_contradictory_choices_are_rejected(names: tuple[str, ...], sample: int 
         choice(names, sample, seed)
 
 
-def test_exit_codes_tell_a_wrong_result_from_a_void_or_missing_one() -> None:
+def test_exit_code_differs_for_wrong_and_void_or_missing_results() -> None:
     right, wrong, void = Proof("a", 1), Proof("b", 1, missed_by=("x",)), Proof("c", 1, error="crashed")
     assert exit_code([right], 1) == 0
     assert exit_code([right, wrong], 2) == 1

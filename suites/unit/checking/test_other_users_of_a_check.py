@@ -1,4 +1,4 @@
-"""What another user of this machine can do with a check that runs: nothing."""
+"""Another user of this machine has no access to a running check."""
 
 import asyncio
 import sys

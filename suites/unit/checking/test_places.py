@@ -28,7 +28,7 @@ def test_unknown_placeholder_is_rejected() -> None:
 
 
 @given(st.text().filter(lambda text: "{" not in text or "}" not in text))
-def test_text_without_placeholders_stays(text: str) -> None:
+def test_text_without_placeholders_is_unchanged(text: str) -> None:
     check_placeholders([text])
     assert filled(text, PLACES.placeholders()) == text
 

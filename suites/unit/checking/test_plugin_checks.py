@@ -1,4 +1,4 @@
-"""The checks of the plugin contract: what each finds in the run of a healthy driver, and of wrong ones."""
+"""The checks of the plugin contract: their verdicts on a healthy driver and on wrong drivers."""
 
 from dataclasses import replace
 from typing import Any
@@ -312,7 +312,7 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
 @pytest.mark.parametrize(
     ("check", "edit", "verdict"), [(c, e, v) for c, _, e, v in ROWS], ids=[f"{c}: {s}" for c, s, _, _ in ROWS]
 )
-def test_checks_of_the_plugin_contract(check: str, edit: Edit, verdict: Verdict) -> None:
+def test_plugin_contract_check_gives_the_expected_verdict(check: str, edit: Edit, verdict: Verdict) -> None:
     assert finding(check, edit).verdict is verdict
 
 
@@ -356,7 +356,7 @@ def test_get_info_may_fail_until_the_server_is_ready() -> None:
     assert finding("get-info-describes-a-dra-driver", edited).verdict is PASS
 
 
-def test_running_driver_without_a_socket_may_be_elsewhere() -> None:
+def test_missing_socket_of_a_running_driver_is_not_tested() -> None:
     running = healthy_run(no_socket, started=False)
     assert finding("driver-has-a-registration-socket", running).verdict is NOT_TESTED
 
@@ -391,6 +391,6 @@ def test_kill_at_the_end_of_a_run_is_no_failure() -> None:
     assert found.verdict is PASS
 
 
-def test_finding_of_a_failure_says_what_was_expected_and_seen() -> None:
+def test_finding_of_a_failure_has_expected_and_seen_devices() -> None:
     found = finding("answers-name-allocated-devices", of_claim("a", PREPARES, of_device(device_name="gpu-0")))
     assert (found.expected, found.seen) == ("devices of the allocation: node-a/gpu-1", "device node-a/gpu-0")

@@ -1,4 +1,4 @@
-"""The checks of Pods: what each finds in the run of a healthy driver, and of wrong ones."""
+"""The checks of Pods: their verdicts on a healthy driver and on wrong drivers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -99,7 +99,7 @@ def test_pod_of_a_healthy_driver_passes(check: str) -> None:
         (CDI, without(CdiSpecsRead, RUN), NOT_TESTED),
     ],
 )
-def test_finding_after_an_edit(check: str, edit: Edit, expected: Verdict) -> None:
+def test_pod_check_gives_the_expected_verdict(check: str, edit: Edit, expected: Verdict) -> None:
     assert finding(check, edit).verdict is expected
 
 
@@ -134,7 +134,7 @@ def test_driver_without_health_is_not_judged_by_its_health() -> None:
     assert finding(LISTS, no_health).verdict is PASS
 
 
-def test_event_of_a_pod_says_why_it_does_not_start() -> None:
+def test_finding_contains_the_warning_event_of_the_pod() -> None:
     warning = EventSeen("job", "pod", "Warning", "FailedScheduling", "no node")
     start = f"kubelet-{STARTS}"
 

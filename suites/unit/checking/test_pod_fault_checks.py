@@ -1,4 +1,4 @@
-"""The checks of Pods whose devices break: what each finds in the run of a healthy driver, and of wrong ones."""
+"""The checks of Pods with broken devices: their verdicts on a healthy driver and on wrong drivers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -38,7 +38,7 @@ def steps(kind: type[Event], change: Callable[[Any], Event]) -> Edit:
 
 
 @both
-def test_break_and_heal_that_the_pod_shows_pass_with_the_times(check: str, run: str) -> None:
+def test_break_and_heal_in_the_pod_status_pass_with_times(check: str, run: str) -> None:
     found = finding(check)
     assert (found.verdict, found.grade) == (Verdict.PASS, "forced")
     assert "Unhealthy in the Pod status after 0.5 s" in found.seen
@@ -83,7 +83,7 @@ def test_adapter_that_fails_never_passes(check: str, run: str, verdict: Verdict)
 
 
 @both
-def test_without_a_fault_or_a_pod_nothing_is_tested(check: str, run: str) -> None:
+def test_check_without_a_fault_or_a_pod_is_not_tested(check: str, run: str) -> None:
     assert finding(check, without(FaultInjected, run)).verdict is Verdict.NOT_TESTED
     assert finding(check, without(PodRequested, run)).verdict is Verdict.NOT_TESTED
 

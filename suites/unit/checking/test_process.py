@@ -1,4 +1,4 @@
-"""A driver's process: nothing of it stays behind."""
+"""The process of a driver: no process is left after its end."""
 
 import asyncio
 import os

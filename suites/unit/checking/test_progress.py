@@ -1,4 +1,4 @@
-"""The progress of a run: what is judged, the elapsed time, and the time that is left."""
+"""The progress of a run: the judged requirements, the elapsed time and the remaining time."""
 
 import io
 import os
@@ -63,7 +63,7 @@ def test_experiment_has_its_requirements_and_its_time() -> None:
     assert end == f"   3.5 s  {END}: incomplete after 2.5 s: no socket"
 
 
-def test_state_has_the_time_that_is_left_and_what_runs() -> None:
+def test_state_has_the_remaining_time_and_the_running_experiment() -> None:
     rig = Rig()
     progress = rig.progress()
     rig.after(4, ExperimentStarted("main"), ReportReceived("gpu", "", "s", 1, ()), of=progress)

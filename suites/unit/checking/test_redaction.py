@@ -23,16 +23,16 @@ def test_longer_paths_are_replaced_first() -> None:
 
 
 @pytest.mark.parametrize("text", ["/home/adam", "/home/ada-2/x", "/home/ada.old", "/mnt/home/ada"])
-def test_part_of_another_path_stays(text: str) -> None:
+def test_similar_path_is_not_redacted(text: str) -> None:
     assert Redaction(paths={"/home/ada": "~"})(text) == text
 
 
 @pytest.mark.parametrize("path", ["/", "/root"])
-def test_path_of_one_component_stays(path: str) -> None:
+def test_path_of_one_component_is_not_redacted(path: str) -> None:
     assert Redaction(paths={path: "{cwd}"})("drahealth/v1 /root/a") == "drahealth/v1 /root/a"
 
 
-def test_numbers_and_keys_stay() -> None:
+def test_numbers_and_keys_are_not_redacted() -> None:
     value = {"179533": 1795334400, "a": [1795334400.5, True, None]}
     assert Redaction(["179533"])(value) == value
 
@@ -97,7 +97,7 @@ def test_redacted_text_is_neither_in_the_file_nor_in_the_records(tmp_path: Path)
     assert "s3cr3t" not in (tmp_path / "evidence").read_text()
 
 
-def test_secret_that_is_a_word_of_the_evidence_is_an_error_of_the_harness() -> None:
+def test_secret_equal_to_an_evidence_keyword_is_a_harness_error() -> None:
     with pytest.raises(HarnessError):
         EvidenceWriter(HEADER, redaction=Redaction(["incomplete"])).add(
             0.5, "registration", ExperimentEnded("incomplete", "")

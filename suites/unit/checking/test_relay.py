@@ -91,13 +91,13 @@ async def test_error_of_the_plugin_reaches_the_kubelet(rig: RelayRig) -> None:
         await rig.kubelet.allocate("pod", {"main": {RESOURCE: 1}})
 
 
-async def test_refusal_of_the_kubelet_is_the_reason(rig: RelayRig) -> None:
+async def test_relay_refused_by_the_kubelet_is_incomplete(rig: RelayRig) -> None:
     await rig.start()
     with pytest.raises(Incomplete, match="refused"):
         await rig.relay("kubernetes.io/gpu")
 
 
-async def test_end_of_the_relay_is_not_that_of_the_plugin(rig: RelayRig) -> None:
+async def test_stopped_relay_cancels_the_stream_of_the_plugin(rig: RelayRig) -> None:
     await rig.start()
     relay = await rig.relay()
     await rig.listed()

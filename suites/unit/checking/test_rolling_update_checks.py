@@ -1,4 +1,4 @@
-"""The checks of a rolling update: what each finds with two right instances, and with wrong ones."""
+"""The checks of a rolling update: their verdicts on right and wrong instances."""
 
 from collections.abc import Mapping
 from dataclasses import replace

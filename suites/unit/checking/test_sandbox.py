@@ -1,4 +1,4 @@
-"""The sandbox of a driver: what is private in it, and that nothing of it is left."""
+"""The sandbox of a driver: its private directories, and its complete removal."""
 
 import asyncio
 import errno
@@ -202,7 +202,7 @@ async def test_child_that_escapes_is_killed(tmp_path: Path, declared: Sandbox) -
         assert [one for one in environments() if mark.encode() in one] == []
 
 
-async def test_everything_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+async def test_all_sandbox_processes_end_with_their_owner(tmp_path: Path) -> None:
     owner = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", OWNER, str(tmp_path), sys.executable, "-c", ESCAPES, "--then-wait"),
         stdin=DEVNULL,
@@ -255,7 +255,7 @@ def test_machine_without_namespaces_gets_an_error_and_starts_nothing(tmp_path: P
     assert (done.returncode, "namespaces" in done.stderr, list(tmp_path.iterdir())) == (3, True, [])
 
 
-def test_plan_says_whether_the_sandbox_is_possible(tmp_path: Path) -> None:
+def test_plan_prints_whether_the_sandbox_is_possible(tmp_path: Path) -> None:
     profile = tmp_path / "gpu.toml"
     profile.write_text('format = "driver-profile/v1"\n[driver]\ncommand = ["true"]\n[sandbox]\n')
     words = [sys.executable, "-c", COMMAND, "certify", "--plan", str(profile)]
@@ -288,7 +288,7 @@ def test_ordinary_user_gets_a_sandbox(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("0\nwritten\n", "")
 
 
-async def test_two_runs_at_once_of_a_driver_with_fixed_paths(tmp_path: Path) -> None:
+async def test_driver_with_fixed_paths_passes_in_two_parallel_runs(tmp_path: Path) -> None:
     inventory = tmp_path / "gpus.yaml"
     inventory.write_text("format: inventory/v1\ndevices: [{name: gpu, count: 2}]\n")
     driver = [sys.executable, "-c", COMMAND, "driver", "serve", "-f", str(inventory)]

@@ -99,7 +99,7 @@ async def test_driver_is_found_among_sockets_that_are_no_drivers(rig: LabRig) ->
     assert (await discovered(rig)).driver == DRIVER
 
 
-async def test_server_without_get_info_has_answered(rig: LabRig) -> None:
+async def test_unimplemented_get_info_counts_as_an_answer(rig: LabRig) -> None:
     await rig.serve({})
     async with rig.time_flies():
         found = await find(rig)
@@ -216,7 +216,7 @@ async def test_idle_subscriber_reads_one_report(rig: LabRig) -> None:
         assert (idle.reports, idle.is_open) == (1, True)
 
 
-async def test_driver_that_ends_a_stream_gives_the_code(rig: LabRig) -> None:
+async def test_stream_ended_by_the_driver_records_its_code(rig: LabRig) -> None:
     async def fail(request: Any, context: Any) -> Any:
         await context.abort(grpc.StatusCode.ABORTED, "on purpose")
         yield None

@@ -76,7 +76,7 @@ async def test_slice_that_the_driver_has_replaced_meanwhile_counts_as_deleted(ri
         assert watched.of_driver(DRIVER) == ()
 
 
-async def test_devices_that_are_needed_are_awaited(rig: LateRig) -> None:
+async def test_complete_waits_for_the_required_devices(rig: LateRig) -> None:
     made = [await rig.api.create(SLICES, slice_of("a"))]
     async with watched_slices(rig.lab(), DRIVER) as watched:
         waiting = asyncio.create_task(watched.complete(DRIVER, devices=["gpu-9"]))

@@ -1,4 +1,4 @@
-"""The verdict on a driver: what fails it, what only is listed, and that a run without judgements is no pass."""
+"""The verdict on a driver: failures, remarks, and runs without judgements."""
 
 from dataclasses import replace
 from datetime import date
@@ -139,7 +139,7 @@ def test_proven_checks_and_their_requirements_exist() -> None:
     assert {check.requirement for check in CHECKS.values()} <= requirements().keys()
 
 
-def test_table_and_junit_name_the_check_that_does_not_apply_beside_a_pass() -> None:
+def test_table_and_junit_name_not_applicable_checks_of_a_pass() -> None:
     evidence = healthy_run(ends={"slices": ExperimentEnded("not applicable", "no API server")})
     found, output = summary(evidence), StringIO()
     show(found, Console(file=output, width=100), "")
@@ -160,7 +160,7 @@ def test_a_terminal_of_50_columns_has_room_for_each_sentence() -> None:
     assert (lines[head + 1][:2], max(map(len, lines[head : head + 4])) <= 50) == ("  ", True)
 
 
-def test_families_are_judged_apart() -> None:
+def test_each_family_has_its_own_verdict() -> None:
     def no_pod(_: str, event: Event) -> Event | None:
         return None if isinstance(event, PodDeleted) else event
 

@@ -1,4 +1,4 @@
-"""Waivers: a file of accepted violations, and what they do to judgements."""
+"""Waivers: a file of accepted violations, and their effect on judgements."""
 
 from contextlib import suppress
 from datetime import date

@@ -64,7 +64,7 @@ def test_the_same_difference_elsewhere_has_the_same_kind() -> None:
     assert first.kind != replace(first, moment="synced").kind
 
 
-def test_a_pod_observation_has_the_names_of_the_script_and_no_fence() -> None:
+def test_pod_observation_uses_script_names_and_omits_the_fence_container() -> None:
     entry = ResourceStatus("claim:c", (ResourceHealth("d0-1a.example.com/pool/a", Health.HEALTHY, "fine"),))
     containers = (ContainerSeen("main", "running", 0, (entry,)), ContainerSeen("fence", "running", 0, (entry,)))
     seen = shown(StatusSeen("p", "uid", "Running", containers), {"d0-1a.example.com": "driver-0"}, stuck=False)

@@ -34,7 +34,7 @@ def shown(played: Played, container: str = "container-0") -> list[tuple[int, str
     ]
 
 
-async def test_a_list_is_pushed_and_a_missing_device_shows_as_the_profile_says() -> None:
+async def test_pushed_list_sets_missing_device_health_by_profile() -> None:
     missing = ListDevices(0, (Listed("gpu-1"),))
     assert shown(await play_on_reference(script(SICK, missing), V1_37)) == [
         (-1, "synced", {"gpu-0": "Healthy"}),

@@ -55,7 +55,7 @@ NOTHING_SHOWS = {"no-devices-returned"}
 
 
 @pytest.mark.parametrize(("name", "column"), FOUND_BY.items(), ids=FOUND_BY)
-async def test_a_reference_with_a_rule_of_the_kep_is_found(name: str, column: str) -> None:
+async def test_reference_with_a_kep_rule_differs_from_the_record(name: str, column: str) -> None:
     record = load_record(FOLDER / f"{name}.json")
     assert record.seen
     ours = await play_on_references(record.script, replace(V1_37, **{column: getattr(KEP, column)}), record.seen.times)

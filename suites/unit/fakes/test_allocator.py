@@ -1,4 +1,4 @@
-"""Giving devices to requests, held against an allocator that tries everything."""
+"""Allocation of devices to requests, compared with an exhaustive allocator."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations

@@ -131,7 +131,7 @@ async def test_lists_are_of_one_namespace_or_of_all(api: ListWatch) -> None:
     assert {(obj["kind"], obj["apiVersion"]) for obj in await api.list(PODS)} == {("Pod", "v1")}
 
 
-async def test_a_replace_leaves_the_status_and_counts_the_specs(api: ListWatch) -> None:
+async def test_replace_keeps_the_status_and_increments_the_generation(api: ListWatch) -> None:
     created = await api.create(DEVICE_CLASSES, CLASS)
     created["spec"]["selectors"] = [{"cel": {"expression": 'device.driver == "gpu.example.com"'}}]
     changed = await api.replace(DEVICE_CLASSES, created)

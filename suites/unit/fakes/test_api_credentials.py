@@ -1,4 +1,4 @@
-"""Who may use the in-memory API server over HTTP."""
+"""Authentication of clients of the in-memory API server over HTTP."""
 
 import asyncio
 import json
@@ -120,7 +120,7 @@ async def test_a_server_with_another_certificate_is_not_sent_the_token(http: Htt
     await other.stop()
 
 
-async def test_the_kubeconfig_is_for_its_owner_only_and_says_all(http: HttpApi, tmp_path: Path) -> None:
+async def test_kubeconfig_is_private_and_has_address_and_token(http: HttpApi, tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     http.write_kubeconfig(path)
     assert path.stat().st_mode & 0o777 == 0o600

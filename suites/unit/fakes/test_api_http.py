@@ -160,7 +160,7 @@ async def test_it_stops_at_once_with_watches_open(web: Web) -> None:
         await asyncio.wait_for(web.http.stop(), PATIENCE)
 
 
-async def test_a_client_that_leaves_leaves_no_watcher(web: Web) -> None:
+async def test_disconnected_client_leaves_no_watcher(web: Web) -> None:
     await web.server.create(NODES, {"metadata": {"name": "a"}})
     async with web.session.get(web.http.url + "/api/v1/nodes?watch=true") as response:
         await response.content.readline()

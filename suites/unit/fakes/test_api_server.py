@@ -1,4 +1,4 @@
-"""What the in-memory API server does besides the contract of all: restarts, namespaces, bindings, copies."""
+"""Behavior of the in-memory API server outside the API contract: restarts, namespaces, bindings, copies."""
 
 import asyncio
 from contextlib import aclosing
@@ -33,7 +33,7 @@ async def test_a_status_write_leaves_labels() -> None:
     assert stored == pod
 
 
-async def test_a_slow_watcher_loses_nothing_and_delays_nobody() -> None:
+async def test_slow_watcher_loses_no_events_and_delays_no_other_watcher() -> None:
     server = ApiServer()
     pod = await server.create(PODS, POD)
     async with aclosing(server.watch(PODS)) as slow, aclosing(server.watch(PODS)) as quick:
@@ -95,7 +95,7 @@ async def test_a_watch_from_before_the_history_is_expired() -> None:
     assert (refusal.value.status, refusal.value.reason) == (410, "Expired")
 
 
-async def test_a_namespace_takes_with_it_all_that_is_in_it_when_nothing_holds_it() -> None:
+async def test_namespace_is_deleted_with_its_objects_after_the_last_finalizer() -> None:
     server = ApiServer()
     await server.create(NAMESPACES, {"metadata": {"name": "other"}})
     await server.create(CLAIMS, CLAIM)
@@ -109,7 +109,7 @@ async def test_a_namespace_takes_with_it_all_that_is_in_it_when_nothing_holds_it
     assert [n["metadata"]["name"] for n in await server.list(NAMESPACES)] == ["default", "kube-system"]
 
 
-async def test_a_pod_is_bound_once_and_says_so() -> None:
+async def test_pod_is_bound_once_and_has_condition_pod_scheduled() -> None:
     server = ApiServer(clock=JumpClock())
     await server.create(PODS, POD)
     await server.create(NODES, {"metadata": {"name": "node"}})
@@ -121,7 +121,7 @@ async def test_a_pod_is_bound_once_and_says_so() -> None:
         await server.bind("train", "default", "node")
 
 
-async def test_a_limit_is_a_request_where_none_is_given() -> None:
+async def test_missing_request_defaults_to_the_limit() -> None:
     resources = {"limits": {"example.com/gpu": "1", "cpu": "2"}, "requests": {"cpu": "1"}}
     pod = await ApiServer().create(PODS, {**POD, "spec": {"containers": [{"name": "main", "resources": resources}]}})
     assert pod["spec"]["containers"][0]["resources"]["requests"] == {"example.com/gpu": "1", "cpu": "1"}

@@ -139,7 +139,7 @@ def test_invalid_apply_patch_is_rejected(patch: Object, manager: str, status: in
 
 
 @pytest.mark.parametrize("recorded", [None, [], [1], [{}], [{"manager": "driver", "operation": "Apply"}]])
-def test_an_odd_record_of_managers_is_no_obstacle(recorded: Any) -> None:
+def test_patch_is_applied_despite_invalid_managed_fields(recorded: Any) -> None:
     old = {**CLAIM, "metadata": {**CLAIM["metadata"], "managedFields": recorded}}
     assert apply(old, devices(NET))["status"]["devices"] == [NET]
 
@@ -178,7 +178,7 @@ def test_the_last_apply_patch_of_a_manager_counts_alone(one: Object, two: Object
 
 
 @given(one=STATUSES, two=STATUSES)
-def test_a_manager_that_applies_nothing_leaves_what_others_applied(one: Object, two: Object) -> None:
+def test_empty_apply_patch_keeps_fields_of_other_managers(one: Object, two: Object) -> None:
     both = apply(apply(CLAIM, {"status": one}, "one"), {"status": two}, "two")
     left = apply(both, {}, "one")
     alone = apply(CLAIM, {"status": two}, "two")

@@ -1,4 +1,4 @@
-"""How long to wait before the next try."""
+"""Back-off delays of retries and crash loops."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,14 +8,14 @@ from drahealth.fakes.cluster.pod_worker.backoff import CrashLoop, Retry
 START = 1e6
 
 
-def test_the_pauses_of_a_retry_double_to_their_limit_and_start_over_when_it_worked() -> None:
+def test_retry_delays_double_to_the_limit_and_restart_after_reset() -> None:
     retry = Retry(first=1, limit=5)
     pauses = [retry.next() for _ in range(5)]
     retry.reset()
     assert (pauses, retry.next()) == ([1, 2, 4, 5, 5], 1)
 
 
-def test_a_container_that_fails_at_once_is_restarted_at_once_and_then_ever_later() -> None:
+def test_restart_delays_of_a_crashing_container_grow_to_300_s() -> None:
     crashes, now, pauses = CrashLoop(), START, []
     for _ in range(8):
         pauses.append(crashes.left(exited=now, now=now))
@@ -31,7 +31,7 @@ def test_the_pause_counts_from_the_exit() -> None:
     assert lefts == [10, 6, 0]
 
 
-def test_ten_minutes_of_running_are_forgiving() -> None:
+def test_restart_delay_is_reset_after_ten_minutes_of_running() -> None:
     crashes, now = CrashLoop(), START
     for _ in range(4):
         crashes.restart(exited=now, now=now)
@@ -42,7 +42,7 @@ def test_ten_minutes_of_running_are_forgiving() -> None:
 
 
 @given(st.lists(st.floats(0, 2000), max_size=20))
-def test_no_pause_is_longer_than_the_limit_and_none_shorter_than_the_one_before_unless_forgiven(
+def test_delays_never_exceed_the_limit_or_shrink_except_to_zero(
     runs: list[float],
 ) -> None:
     crashes, now, before = CrashLoop(), START, 0.0

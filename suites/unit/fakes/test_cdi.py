@@ -40,7 +40,7 @@ def test_foreign_specification_is_kept(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
-async def test_it_is_there_from_a_drivers_start_until_it_retires(rig: Rig, tmp_path: Path) -> None:
+async def test_specification_exists_from_driver_start_to_retirement(rig: Rig, tmp_path: Path) -> None:
     driver = rig.here(cdi_dir=str(tmp_path / "cdi"))
     there = []
     for step in (driver.start, driver.crash, driver.start, driver.stop, driver.retire):

@@ -1,4 +1,4 @@
-"""Each command is defined once: who does it, its methods, and its way over the wire come from there."""
+"""Command definitions: each one sets the handling fake, the methods and the wire format."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ SUBJECTS: dict[Subject, tuple[type[Control], type[Handlers]]] = {
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_a_fake_does_each_of_its_commands_and_no_other(subject: Subject) -> None:
+def test_fake_handles_exactly_its_defined_commands(subject: Subject) -> None:
     assert SUBJECTS[subject][1].handled() == {definition.command for definition in defined(subject)}
 
 
@@ -47,7 +47,7 @@ def test_each_command_is_a_method_of_its_name(subject: Subject) -> None:
     assert methods == {definition.name: definition.command for definition in defined(subject)}
 
 
-def test_each_command_is_a_step_where_its_definition_says_so() -> None:
+def test_each_command_with_a_step_is_in_the_timeline_schema() -> None:
     steps = {definition.step for definition in defined("driver") if definition.step}
     groups = {"life": Life.model_fields.keys() | LIFE_WORDS, "stream": Stream.model_fields}
     missing = {step for step in steps if step.split()[-1] not in groups.get(step.split()[0], Step.model_fields)}
@@ -55,7 +55,7 @@ def test_each_command_is_a_step_where_its_definition_says_so() -> None:
 
 
 @pytest.mark.parametrize("words", subcommands())
-def test_each_command_is_a_subcommand_where_its_definition_says_so(words: str) -> None:
+def test_each_defined_subcommand_has_a_help_page(words: str) -> None:
     shown = CliRunner().invoke(ctl, [*words.split(), "--help"])
     assert (shown.exit_code, f"ctl {words} " in shown.output) == (0, True)
 
@@ -123,7 +123,7 @@ def test_wrong_arguments_and_names_are_rejected(name: str, args: dict[str, Any],
         (UntaintDevices, ("gpu-0", "key", "Never")),
     ],
 )
-def test_a_command_that_makes_no_sense_cannot_be_made(kind: type[Command[Any]], args: tuple[Any, ...]) -> None:
+def test_command_with_invalid_arguments_is_rejected(kind: type[Command[Any]], args: tuple[Any, ...]) -> None:
     with pytest.raises(ValueError, match=r"must|unknown"):
         kind(*args)
 

@@ -87,16 +87,14 @@ async def test_script_time_counts_from_the_start(runtime: ContainerRuntime, sand
     assert runtime.container(container_id).exit_code == 7
 
 
-async def test_a_script_with_nothing_to_wait_for_exits_as_it_starts(
-    runtime: ContainerRuntime, sandbox: Sandbox
-) -> None:
+async def test_script_without_sleep_exits_at_start(runtime: ContainerRuntime, sandbox: Sandbox) -> None:
     seen: list[tuple[str, int]] = []
     runtime.subscribe(lambda container: seen.append((container.state, container.exit_code)))
     start(runtime, sandbox, script("exit 1"))
     assert seen == [("running", 0), ("exited", 1)]
 
 
-async def test_a_stopped_container_waits_for_no_clock(
+async def test_stopped_container_leaves_no_sleeper_on_the_clock(
     runtime: ContainerRuntime, sandbox: Sandbox, clock: JumpClock
 ) -> None:
     container_id = start(runtime, sandbox, script("sleep 20; exit 7"))

@@ -102,7 +102,7 @@ async def test_a_call_is_answered_with_its_number_and_result(ends: Ends) -> None
         ({"driver": 1, "call": "report", "args": {"devices": [{"pool": "p"}]}}, "devices.0.device: "),
     ],
 )
-async def test_a_call_that_is_wrong_is_answered_in_words(ends: Ends, request_: Any, error: str) -> None:
+async def test_invalid_call_returns_an_error(ends: Ends, request_: Any, error: str) -> None:
     refused = await answer(ends, {"id": 2, **request_})
     assert (refused["id"], refused["error"][: len(error)]) == (2, error)
 
@@ -122,13 +122,13 @@ async def test_a_call_that_is_wrong_is_answered_in_words(ends: Ends, request_: A
     ],
     ids=range(9),
 )
-async def test_a_line_that_is_no_call_is_answered_too_and_the_next_is_taken(ends: Ends, line: bytes) -> None:
+async def test_malformed_line_returns_an_error_and_the_next_call_works(ends: Ends, line: bytes) -> None:
     refused = await answer(ends, line)
     assert (refused["id"], refused["error"][:31]) == (None, "a call must be a JSON object wi")
     assert (await answer(ends, {"id": 2, "driver": 1, "call": "state"}))["id"] == 2
 
 
-async def test_a_connection_that_does_not_say_whose_it_is_ends(rig: Rig) -> None:
+async def test_connection_without_attach_is_rejected_and_closed(rig: Rig) -> None:
     ends = await rig.connect(server_of(rig))
     refused = await answer(ends, {"id": 1, "call": "make"})
     assert refused["error"] == 'the first line must be {"attach": SESSION}'
@@ -142,7 +142,7 @@ async def test_a_line_that_is_too_long_is_named_and_ends_the_connection(rig: Rig
     assert await ends[0].read() == b""
 
 
-async def test_a_failure_that_nobody_foresaw_is_answered(rig: Rig) -> None:
+async def test_unexpected_exception_is_returned_as_an_error(rig: Rig) -> None:
     class Broken(FakeDriver):
         @handles(Crash)
         async def _crash(self, told: Crash) -> None:
@@ -156,7 +156,7 @@ async def test_a_failure_that_nobody_foresaw_is_answered(rig: Rig) -> None:
     assert broken == {"seq": 2, "id": 2, "error": "ZeroDivisionError: of all things", "environment": True}
 
 
-async def test_a_long_call_holds_up_no_other(ends: Ends) -> None:
+async def test_long_call_does_not_block_other_calls(ends: Ends) -> None:
     ends[1].write(b'{"id": 2, "driver": 1, "call": "wait_registered"}\n')
     assert (await answer(ends, {"id": 3, "driver": 1, "call": "state"}))["id"] == 3
 
@@ -181,7 +181,7 @@ async def test_drivers_retire_with_their_connection(rig: Rig, ends: Ends) -> Non
     assert (rig.sockets(), await rig.slices()) == ([], [])
 
 
-async def test_a_session_goes_on_over_another_connection(rig: Rig) -> None:
+async def test_session_continues_over_another_connection(rig: Rig) -> None:
     server = server_of(rig, linger=60)
     first = await attached(rig, server)
     options = {"name": DRIVER, "node": "n", "devices": [], "registry_dir": "/r", "data_dir": "/d"}
@@ -199,7 +199,7 @@ async def test_a_session_goes_on_over_another_connection(rig: Rig) -> None:
     await server.close()
 
 
-async def test_a_call_that_came_twice_is_done_once(rig: Rig) -> None:
+async def test_duplicate_call_is_executed_once(rig: Rig) -> None:
     ends = await attached(rig, server_of(rig))
     options = {"name": DRIVER, "node": "n", "devices": [], "registry_dir": "/r", "data_dir": "/d"}
     await answer(ends, {**MAKE, "args": {"options": options}})
@@ -207,7 +207,7 @@ async def test_a_call_that_came_twice_is_done_once(rig: Rig) -> None:
     assert (await answer(ends, {"id": 2, "call": "drop", "args": {"driver": 2}}))["seq"] == 2
 
 
-async def test_a_session_that_nobody_knows_any_more_is_refused(rig: Rig) -> None:
+async def test_unknown_session_is_rejected(rig: Rig) -> None:
     ends = await rig.connect(server_of(rig))
     refused = await answer(ends, {"attach": "s", "seen": 9, "calls": 3})
     assert refused["error"] == "the drivers are lost: their process was restarted"
@@ -229,7 +229,7 @@ async def test_a_new_connection_to_a_session_ends_the_old_one(rig: Rig) -> None:
     | st.text().map(str.encode)
     | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda value: json.dumps(value).encode())
 )
-def test_every_line_is_read_or_called_unreadable(line: bytes) -> None:
+def test_random_lines_are_rejected_as_malformed(line: bytes) -> None:
     for read in (read_attach, read_request, read_attached, read_driver_line):
         with pytest.raises(MalformedLine) as malformed:
             read(line)

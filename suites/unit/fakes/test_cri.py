@@ -64,7 +64,7 @@ async def create(call: Call, sandbox_id: str, text: str = "sleep infinity") -> s
     return container_id
 
 
-async def test_the_runtime_is_ready_and_says_how_it_works(call: Call) -> None:
+async def test_runtime_reports_ready_version_and_cgroup_driver(call: Call) -> None:
     version = await call(methods.VERSION)
     status = await call(methods.STATUS)
     await call(methods.UPDATE_RUNTIME_CONFIG)
@@ -104,7 +104,7 @@ async def test_a_container_lives_through_its_states(call: Call, runtime: Contain
     assert 0 < status.created_at <= status.started_at <= status.finished_at
 
 
-async def test_a_script_that_exits_at_once_is_over_when_start_returns(call: Call) -> None:
+async def test_script_without_sleep_has_exited_when_start_returns(call: Call) -> None:
     container_id = await create(call, await run_sandbox(call), "exit 1")
     await call(methods.START_CONTAINER, container_id=container_id)
     status = (await call(methods.CONTAINER_STATUS, container_id=container_id)).status
@@ -145,7 +145,7 @@ async def test_logs_go_with_their_container_or_its_sandbox(call: Call, tmp_path:
     assert (left, list((tmp_path / "logs").iterdir())) == (1, [])
 
 
-async def test_containers_are_filtered_by_all_that_is_asked(call: Call) -> None:
+async def test_container_list_matches_all_filter_fields(call: Call) -> None:
     one, other = await run_sandbox(call), await run_sandbox(call, "other")
     running, created = await create(call, one), await create(call, other)
     await call(methods.START_CONTAINER, container_id=running)
@@ -162,7 +162,7 @@ async def test_containers_are_filtered_by_all_that_is_asked(call: Call) -> None:
     assert await found(label_selector={"container": "side"}) == []
 
 
-async def test_sandboxes_are_filtered_by_all_that_is_asked(call: Call) -> None:
+async def test_sandbox_list_matches_all_filter_fields(call: Call) -> None:
     one, other = await run_sandbox(call), await run_sandbox(call, "other")
     await call(methods.STOP_POD_SANDBOX, pod_sandbox_id=one)
 
@@ -219,7 +219,7 @@ async def test_a_stopped_sandbox_takes_no_container(call: Call) -> None:
     assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
 
 
-async def test_every_image_is_there_under_a_lasting_id(call: Call) -> None:
+async def test_any_image_exists_with_a_stable_id(call: Call) -> None:
     image = (await call(methods.IMAGE_STATUS, image={"image": "busybox:1"})).image
     again = (await call(methods.IMAGE_STATUS, image={"image": image.id})).image
     pulled = await call(methods.PULL_IMAGE, image={"image": "busybox:1"})
@@ -290,7 +290,7 @@ async def test_a_pod_with_an_invalid_script_gets_no_container(call: Call) -> Non
 
 
 @pytest.mark.parametrize("method", [methods.EXEC, methods.EXEC_SYNC, methods.ATTACH, methods.PORT_FORWARD])
-async def test_what_needs_a_process_is_rejected_with_the_reason(call: Call, method: Any) -> None:
+async def test_exec_attach_and_port_forward_are_rejected_as_unimplemented(call: Call, method: Any) -> None:
     with pytest.raises(grpc.aio.AioRpcError, match="not supported by the fake runtime") as caught:
         await call(method)
     assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED

@@ -1,4 +1,4 @@
-"""A fake device plugin, told what to do here and over a stream, and a kubelet's ends of its sockets."""
+"""A fake device plugin, controlled in this process or over a stream, and a kubelet's end of its sockets."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -263,7 +263,7 @@ async def test_plugin_with_an_occupied_socket_reports_it_and_returns_later(rig: 
     )
 
 
-async def test_one_that_cannot_start_does_not_run_and_may_start_later(rig: Rig) -> None:
+async def test_plugin_can_start_after_a_failed_start(rig: Rig) -> None:
     other = ServedSocket(rig.root / SOCKET, rig.root / ".other", {})
     await other.start()
     plugin = FakeDevicePlugin(options(rig))

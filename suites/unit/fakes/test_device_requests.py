@@ -1,4 +1,4 @@
-"""What a claim asks for, read from its object."""
+"""Device requests of a claim, parsed from its object."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def exactly(**fields: object) -> Object:
     return {"name": "r", "exactly": {"deviceClassName": "gpu", **fields}}
 
 
-def test_a_request_is_for_one_device_of_the_class_unless_it_says_more() -> None:
+def test_request_defaults_to_one_device_of_its_class() -> None:
     gpu = ("gpu.example.com",)
     assert requests_of(
         claim(exactly(), exactly(count=3), exactly(allocationMode="All", adminAccess=True)), CLASSES
@@ -51,7 +51,7 @@ def test_a_prioritized_list_names_request_and_subrequest() -> None:
 
 
 @pytest.mark.parametrize("expression", ['device.driver=="x"', "  device.driver  ==  'x' "])
-def test_selectors_of_class_and_request_all_count(expression: str) -> None:
+def test_selectors_of_class_and_request_are_combined(expression: str) -> None:
     ((wanted,),) = requests_of(claim(exactly(selectors=[selector(expression)])), CLASSES)
     assert wanted.drivers == ("gpu.example.com", "x")
     assert not wanted.matches("gpu.example.com")

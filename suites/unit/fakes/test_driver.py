@@ -1,4 +1,4 @@
-"""How a fake driver is made, what it advertises and serves, and what its pool looks like."""
+"""Options, advertised services, sockets and pool of a fake driver."""
 
 import asyncio
 import re
@@ -175,7 +175,7 @@ def test_advertised_services_are_served_by_default(
     assert list(options.answered_apis) == answered
 
 
-async def test_a_driver_without_cdi_ids_prepares_without(rig: Rig) -> None:
+async def test_driver_without_cdi_ids_prepares_devices_without_cdi_ids(rig: Rig) -> None:
     await rig.here(cdi_ids=False).start()
     claim = (await rig.claim("gpu-0"))["metadata"]
     wanted = {"namespace": "default", "name": claim["name"], "uid": claim["uid"]}
@@ -219,7 +219,7 @@ async def test_prepared_claim_stays_prepared_without_its_device(rig: Rig) -> Non
 
 
 @pytest.mark.parametrize("version", sorted(PREPARE))
-async def test_a_device_may_be_returned_as_others(rig: Rig, version: str) -> None:
+async def test_prepared_device_can_be_returned_as_other_devices(rig: Rig, version: str) -> None:
     odd = Returned("a/b", "", ("x", "y"), ("one", "one"), "share"), Returned("p", "d")
     await rig.here(returns={"gpu-0": odd}).start()
     claim = (await rig.claim("gpu-0"))["metadata"]
@@ -231,9 +231,7 @@ async def test_a_device_may_be_returned_as_others(rig: Rig, version: str) -> Non
     ]
 
 
-async def test_devices_with_a_shared_cdi_id_are_one_to_a_container_runtime_that_finds_it(
-    rig: Rig, tmp_path: Path
-) -> None:
+async def test_devices_with_a_shared_cdi_id_have_one_cdi_device(rig: Rig, tmp_path: Path) -> None:
     await rig.here(shared_cdi_id=True, cdi_dir=str(tmp_path)).start()
     claim = (await rig.claim("gpu-0", "gpu-1"))["metadata"]
     wanted = {"namespace": "default", "name": claim["name"], "uid": claim["uid"]}
@@ -303,7 +301,7 @@ async def test_occupied_socket_is_rejected_and_left_unchanged(rig: Rig, freed: b
 
 
 @pytest.mark.parametrize("blocked", ["data/dra.sock", f"registry/.{DRIVER}-reg", "registry"])
-async def test_a_start_that_fails_anywhere_leaves_nothing_and_may_succeed_later(rig: Rig, blocked: str) -> None:
+async def test_failed_start_leaves_no_sockets_and_can_be_repeated(rig: Rig, blocked: str) -> None:
     driver = rig.here(heartbeat=1.0)
     block(rig.root / blocked)
     with pytest.raises(OSError, match=blocked):

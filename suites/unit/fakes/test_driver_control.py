@@ -1,4 +1,4 @@
-"""What one can tell a fake driver: the same in this process and at the other end of a stream."""
+"""Commands of a fake driver, in this process and over a stream."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -58,7 +58,7 @@ async def test_driver_starts_without_the_api_server_and_publishes_later(driver: 
             pass
 
 
-async def test_a_driver_that_unregisters_serves_on(driver: DriverControl, rig: Rig) -> None:
+async def test_unregistered_driver_keeps_its_endpoint(driver: DriverControl, rig: Rig) -> None:
     await driver.unregister()
     assert (rig.sockets(), (await driver.state()).running) == (SOCKETS[:3], True)
     await driver.start()
@@ -81,9 +81,7 @@ async def test_starting_twice_and_stopping_twice_change_nothing(driver: DriverCo
     assert rig.sockets() == []
 
 
-async def test_a_driver_that_retires_takes_its_devices_back_and_one_that_stops_does_not(
-    driver: DriverControl, rig: Rig
-) -> None:
+async def test_retire_deletes_the_slices_and_stop_keeps_them(driver: DriverControl, rig: Rig) -> None:
     await driver.stop()
     assert len(await rig.slices()) == 1
     await driver.retire()
@@ -140,7 +138,7 @@ async def test_an_old_instance_that_retires_leaves_the_devices_of_the_new_one(ma
     assert await rig.slices() == []
 
 
-async def test_its_state_tells_what_it_knows_of_itself(driver: DriverControl, rig: Rig) -> None:
+async def test_state_has_streams_requests_and_prepared_claims(driver: DriverControl, rig: Rig) -> None:
     claim = await rig.claim("gpu-0")
     await rig.notify_registration()
     await rig.call(PREPARE["v1.DRAPlugin"], claims=[reference(claim)])
@@ -154,7 +152,7 @@ async def test_its_state_tells_what_it_knows_of_itself(driver: DriverControl, ri
 # -- registration
 
 
-async def test_it_waits_for_the_kubelets_word_anew_after_each_start(driver: DriverControl, rig: Rig) -> None:
+async def test_wait_registered_waits_again_after_each_start(driver: DriverControl, rig: Rig) -> None:
     for _ in range(2):
         waiting = asyncio.create_task(driver.wait_registered())
         await rig.ask()
@@ -167,7 +165,7 @@ async def test_it_waits_for_the_kubelets_word_anew_after_each_start(driver: Driv
     assert rig.happened(Registered) == [Registered(DRIVER, "", ok=True)] * 2
 
 
-async def test_a_refusal_is_in_its_state(driver: DriverControl, rig: Rig) -> None:
+async def test_rejected_registration_shows_in_the_driver_state(driver: DriverControl, rig: Rig) -> None:
     await rig.notify_registration(ok=False, error="no such version")
     state = await driver.state()
     assert (state.registered, state.registration_error) == (False, "no such version")
@@ -183,7 +181,7 @@ def reference(claim: dict[str, Any], **changes: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("version", ["v1.DRAPlugin", "v1beta1.DRAPlugin"])
-async def test_it_prepares_what_was_allocated_of_its_own_and_undoes_it(
+async def test_driver_prepares_and_unprepares_its_allocated_devices(
     driver: DriverControl, rig: Rig, version: str
 ) -> None:
     claim = await rig.claim("gpu-1", "gpu-0")
@@ -199,7 +197,7 @@ async def test_it_prepares_what_was_allocated_of_its_own_and_undoes_it(
     assert rig.happened(Unprepared) == [Unprepared(DRIVER, "", uid)]
 
 
-async def test_a_claim_that_is_not_there_is_an_error_of_its_own(driver: DriverControl, rig: Rig) -> None:
+async def test_missing_claim_fails_without_failing_other_claims(driver: DriverControl, rig: Rig) -> None:
     claim = await rig.claim("gpu-0")
     uid = claim["metadata"]["uid"]
     wanted = [reference(claim, name="other", uid="a"), reference(claim, uid="b"), reference(claim)]
@@ -283,7 +281,7 @@ async def test_driver_with_one_socket_serves_everything_there_and_names_no_endpo
         assert await stream.shows() == {"gpu-0": "Healthy", "gpu-1": "Healthy"}
 
 
-async def test_claims_are_left_out_of_answers_until_that_ends(driver: DriverControl, rig: Rig) -> None:
+async def test_claims_are_omitted_from_answers_until_the_fault_is_cleared(driver: DriverControl, rig: Rig) -> None:
     claim = await rig.claim("gpu-0")
     for call, method in (("prepare", PREPARE["v1.DRAPlugin"]), ("unprepare", UNPREPARE["v1.DRAPlugin"])):
         await driver.fail_claims(call, omit=True)
@@ -292,7 +290,7 @@ async def test_claims_are_left_out_of_answers_until_that_ends(driver: DriverCont
         assert list((await rig.call(method, claims=[reference(claim)])).claims) == [claim["metadata"]["uid"]]
 
 
-async def test_devices_of_other_drivers_are_not_its_to_prepare(driver: DriverControl, rig: Rig) -> None:
+async def test_devices_of_other_drivers_are_not_prepared(driver: DriverControl, rig: Rig) -> None:
     claim = await rig.claim("gpu-0", driver="other.example.com")
     answers = (await rig.call(PREPARE["v1.DRAPlugin"], claims=[reference(claim)])).claims
     assert list(answers[claim["metadata"]["uid"]].devices) == []
@@ -314,7 +312,7 @@ async def test_devices_of_other_drivers_are_not_its_to_prepare(driver: DriverCon
         (lambda d: d.report([DeviceHealth("", "", HEALTHY, updated=-(2**63) - 1)]), "-9223372036854775809"),
     ],
 )
-async def test_what_it_cannot_do_is_refused_in_words(
+async def test_invalid_command_is_rejected_and_the_stream_continues(
     driver: DriverControl, rig: Rig, call: Callable[[DriverControl], Awaitable[None]], reason: str
 ) -> None:
     async with rig.watch(driver) as stream:
@@ -325,7 +323,7 @@ async def test_what_it_cannot_do_is_refused_in_words(
         assert await stream.shows() == {"gpu-0": "Unhealthy", "gpu-1": "Healthy"}
 
 
-async def test_a_start_that_fails_is_told_and_leaves_nothing(make: Make, rig: Rig) -> None:
+async def test_failed_start_raises_and_leaves_no_sockets_or_slices(make: Make, rig: Rig) -> None:
     (rig.root / "registry" / f"{DRIVER}-reg.sock" / "in the way").mkdir(parents=True)
     driver = await make()
     for _ in range(2):

@@ -165,7 +165,7 @@ async def test_partial_reports_list_only_changed_devices(make: Make, rig: Rig) -
         assert list(await stream.shows()) == ["gpu-0"]
 
 
-async def test_the_drivers_own_times_may_be_off(make: Make, rig: Rig) -> None:
+async def test_stream_skew_shifts_the_reported_times(make: Make, rig: Rig) -> None:
     driver = await running(make, devices=("gpu-0",))
     async with rig.watch(driver) as stream:
         await stream.report()
@@ -206,7 +206,7 @@ async def test_heartbeat_can_change(make: Make, rig: Rig) -> None:
         (lambda driver: driver.set_heartbeat(-1), "heartbeat"),
     ],
 )
-async def test_what_makes_no_sense_is_refused_and_changes_nothing(
+async def test_invalid_fault_command_is_rejected_and_changes_nothing(
     make: Make, call: Callable[[DriverControl], Awaitable[object]], words: str
 ) -> None:
     driver = await running(make)
@@ -235,7 +235,7 @@ async def test_several_devices_are_named_at_once(make: Make, devices: Devices) -
     assert set((await driver.state()).taints) == {"gpu-0", "gpu-1"}
 
 
-async def test_a_command_to_several_devices_is_done_to_all_or_none(make: Make) -> None:
+async def test_command_to_several_devices_changes_all_or_none(make: Make) -> None:
     driver = await running(make)
     await driver.inject("xid/79", "gpu-1")
     for refused in (driver.inject("xid/79", "all"), driver.inject("xid/46", ("gpu-0", "gpu-9"))):

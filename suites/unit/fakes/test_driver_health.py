@@ -46,7 +46,7 @@ async def test_change_is_reported_at_once_on_every_stream(driver: DriverControl,
         assert [(d.health, d.timeout) for d in await third.report()] == [(HEALTHY, 0), (UNHEALTHY, 7)]
 
 
-async def test_a_change_without_a_timeout_leaves_that_as_it_was_and_is_of_now(make: Make, rig: Rig) -> None:
+async def test_health_change_keeps_the_timeout_and_has_the_current_time(make: Make, rig: Rig) -> None:
     driver = await make(timeout=60)
     began = int(rig.clock.wall())
     rig.clock.jump(10**6)

@@ -1,4 +1,4 @@
-"""Durations of timelines: how they are written, and what is drawn from them."""
+"""Durations of timelines: syntax and random draws."""
 
 from random import Random
 
@@ -43,7 +43,7 @@ def test_any_text_is_a_duration_or_a_value_error(text: str) -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers())
-def test_a_draw_lies_in_its_range_and_is_the_same_again(one: int, other: int, seed: int) -> None:
+def test_equal_seeds_draw_equal_durations_within_the_range(one: int, other: int, seed: int) -> None:
     low, high = sorted((one, other))
     span = Duration.parse(f"{low}ms..{high}ms")
     drawn = span.draw(Random(seed))
@@ -56,5 +56,5 @@ def test_draws_are_frozen() -> None:
     assert [Duration.parse(span).draw(Random(7)) for span in spans] == [26.477, 7.295, 117.394]
 
 
-def test_a_time_may_lie_in_the_past_where_that_makes_sense() -> None:
+def test_signed_duration_can_be_negative() -> None:
     assert (parse_signed("-5m"), parse_signed("+1s"), parse_signed("90s")) == (-300, 1, 90)

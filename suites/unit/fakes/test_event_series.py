@@ -11,7 +11,7 @@ def told(message: str = "gpu-0 is Unhealthy", reason: str = "DeviceUnhealthy") -
     return PodEvent("Warning", reason, message)
 
 
-def test_the_same_again_is_the_same_object_with_a_higher_count() -> None:
+def test_repeated_event_increments_the_count_of_its_object() -> None:
     series = EventSeries()
     first, second = series.add("pod", told(), 100.0), series.add("pod", told(), 107.0)
     assert first
@@ -20,7 +20,7 @@ def test_the_same_again_is_the_same_object_with_a_higher_count() -> None:
     assert (second.number, second.first, second.event) == (first.number, 100.0, told())
 
 
-def test_other_pods_reasons_and_messages_are_other_objects() -> None:
+def test_events_with_different_pod_reason_or_message_are_separate() -> None:
     series = EventSeries()
     ways = [("pod", told()), ("other", told()), ("pod", told("gpu-1 is Unhealthy")), ("pod", told(reason="Started"))]
     written = [series.add(pod, event, 0.0) for pod, event in ways]
@@ -34,7 +34,7 @@ def test_similar_events_are_combined() -> None:
     assert last == [(n, f"{COMBINED}message {MAX_SIMILAR + n - 1}") for n in (1, 2, 3)]
 
 
-def test_after_ten_quiet_minutes_they_are_no_longer_of_a_kind() -> None:
+def test_similar_events_are_not_combined_after_ten_minutes_without_events() -> None:
     series = EventSeries()
     for number in range(MAX_SIMILAR + 1):
         series.add("pod", told(f"message {number}"), 0.0)
@@ -43,7 +43,7 @@ def test_after_ten_quiet_minutes_they_are_no_longer_of_a_kind() -> None:
     assert (later.count, later.event.message) == (1, "another")
 
 
-def test_a_flood_of_one_pod_is_cut_off_and_other_pods_have_their_own_say() -> None:
+def test_event_rate_is_limited_per_pod() -> None:
     series = EventSeries()
     written = [series.add("pod", told(), 0.0) for _ in range(1000)]
     assert sum(w is not None for w in written) == BURST
@@ -53,7 +53,7 @@ def test_a_flood_of_one_pod_is_cut_off_and_other_pods_have_their_own_say() -> No
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.floats(0, 100)), max_size=200))
-def test_no_count_is_skipped_and_a_pod_never_has_more_than_its_due(events: list[tuple[str, str, float]]) -> None:
+def test_counts_are_consecutive_and_pods_stay_within_the_rate_limit(events: list[tuple[str, str, float]]) -> None:
     series, now, counts = EventSeries(), 0.0, dict[int, int]()
     taken = dict.fromkeys("ab", 0)
     for pod, message, pause in events:

@@ -1,4 +1,4 @@
-"""A program in a container over a web socket: what comes, what goes, and how it ends."""
+"""A program in a container over a web socket: input, output and exit."""
 
 import asyncio
 
@@ -60,7 +60,7 @@ async def test_execute_returns_the_output_of_a_command() -> None:
         ((b"\x03strange",), "sh -c x in pod pod: strange"),
     ],
 )
-async def test_a_command_that_fails_says_why(messages: tuple[bytes, ...], reason: str) -> None:
+async def test_failed_command_raises_its_reason(messages: tuple[bytes, ...], reason: str) -> None:
     async def answers(socket: web.WebSocketResponse) -> None:
         for message in messages:
             await socket.send_bytes(message)

@@ -86,7 +86,7 @@ async def test_a_pod_whose_binding_failed_keeps_its_claim(cluster: Cluster, monk
     assert [claim["metadata"]["name"] for claim in await cluster.server.list(CLAIMS)] == [named]
 
 
-async def test_a_device_plugin_of_the_node_comes_first(cluster: Cluster) -> None:
+async def test_no_claim_is_created_for_resources_of_a_device_plugin(cluster: Cluster) -> None:
     node = await cluster.server.get(NODES, "node")
     await cluster.server.replace_status(NODES, {**node, "status": {"allocatable": {GPU: "1"}}})
     await cluster.run(pod("train", container("main", gpu="1")))

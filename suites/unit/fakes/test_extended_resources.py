@@ -1,4 +1,4 @@
-"""Extended resources: what a pod asks for, what fits on a node, and how the scheduler counts it."""
+"""Extended resources: pod requests, node capacity, and the scheduler's accounting."""
 
 from typing import Any
 

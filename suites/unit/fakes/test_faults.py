@@ -1,4 +1,4 @@
-"""The catalogues of faults, and the policies of what they mean."""
+"""The catalogues of faults, and the policies that decide their effect on health."""
 
 import pytest
 

@@ -55,7 +55,7 @@ async def test_a_fault_comes_and_goes_on_all_devices_at_once(make: Make, rig: Ri
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_it_flaps_until_something_ends_it(make: Make, rig: Rig, end: str) -> None:
+async def test_flapping_continues_until_clear_recover_reset_or_restart(make: Make, rig: Rig, end: str) -> None:
     driver = await flapping(make, rig)
     rig.clock.jump(2.0)
     assert await shows(driver)
@@ -74,7 +74,7 @@ async def test_a_device_that_is_cleared_leaves_the_others_flapping(make: Make, r
     assert await shows(driver, "gpu-1")
 
 
-async def test_an_action_that_is_too_weak_ends_nothing(make: Make, rig: Rig) -> None:
+async def test_weak_recovery_action_does_not_end_flapping(make: Make, rig: Rig) -> None:
     driver = await flapping(make, rig)
     assert (await driver.recover("app-restart")).cleared == ()
     rig.clock.jump(2.0)
@@ -83,7 +83,7 @@ async def test_an_action_that_is_too_weak_ends_nothing(make: Make, rig: Rig) -> 
     assert await shows(driver, "gpu-0", "gpu-1")
 
 
-async def test_what_cannot_flap_is_rejected_and_nothing_changes(make: Make, rig: Rig) -> None:
+async def test_invalid_flap_is_rejected_and_changes_nothing(make: Make, rig: Rig) -> None:
     driver = await make()
     with pytest.raises((ValueError, ControlFailed), match="driver is running; start it first"):
         await driver.flap("gpu-0", 1.0)

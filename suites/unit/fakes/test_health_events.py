@@ -1,4 +1,4 @@
-"""What events tell of a pod's devices, by what its status showed and shows."""
+"""Health events of a pod, derived from its previous and current status."""
 
 import pytest
 

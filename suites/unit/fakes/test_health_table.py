@@ -1,4 +1,4 @@
-"""What a driver says of its devices while others have a say in it, and the devices themselves come and go."""
+"""Health overrides of devices while the driver adds and removes devices."""
 
 from drahealth.fakes.kubelet_plugin.health_streams.overrides import HealthOverride
 from drahealth.fakes.kubelet_plugin.health_streams.table import HealthTable
@@ -16,7 +16,7 @@ def said(table: HealthTable) -> dict[str, tuple[Health, str]]:
     return {device.device: (device.health, device.message) for device in table.all()}
 
 
-def test_where_a_pinned_device_has_gone_the_others_are_still_pinned_and_let_go() -> None:
+def test_overrides_of_other_devices_work_after_a_device_is_removed() -> None:
     table = HealthTable("gpu.example.com", well(HERE, GONE))
     table.set_overrides({HERE: SICK, GONE: SICK})
     table.replace_devices(well(HERE))

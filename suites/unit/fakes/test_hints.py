@@ -1,4 +1,4 @@
-"""What was meant by a name that is not there."""
+"""Suggestions for unknown names."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Init containers and sidecars on a node: their order, their restarts and their end, and what the status says."""
+"""Init containers and sidecars on a node: order, restarts, end and status."""
 
 from collections.abc import AsyncIterator
 

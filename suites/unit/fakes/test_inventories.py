@@ -52,14 +52,14 @@ def test_a_file_makes_several_drivers_each_with_its_own_folder_and_words(tmp_pat
     assert nic.inventory == (Device("nic", attributes={"speed": 400, "rdma": True}),)
 
 
-def test_the_inventory_of_the_documentation_is_one(tmp_path: Path) -> None:
+def test_documented_inventory_is_valid(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs/inventory.md").read_text()
     (text,) = re.findall(r"```yaml\nformat: inventory/v1\n(.*?)```", page, re.DOTALL)
     gpu, nic = made(tmp_path, text)
     assert (len(gpu.devices), gpu.devices[-1], nic.devices) == (15, "mig/slice-6", ("nic-0", "nic-1"))
 
 
-def test_devices_alone_are_those_of_one_driver(tmp_path: Path) -> None:
+def test_file_with_only_devices_makes_one_driver(tmp_path: Path) -> None:
     (driver,) = made(tmp_path, "devices: [{name: gpu}]", driver="mine.example.com")
     assert (driver.name, driver.devices, driver.data_dir) == ("mine.example.com", ("gpu",), "/p/mine.example.com")
 
@@ -99,7 +99,7 @@ def test_invalid_driver_is_reported_by_line(tmp_path: Path, text: str, problem: 
     assert str(error.value.problems[0]).startswith(problem)
 
 
-def test_the_inventory_of_several_drivers_is_not_one(tmp_path: Path) -> None:
+def test_load_inventory_rejects_a_file_with_several_drivers(tmp_path: Path) -> None:
     made(tmp_path, TWO)
     with file_error((6, "drivers.1")):
         load_inventory(tmp_path / "devices.yaml")
@@ -214,7 +214,7 @@ def test_invalid_device_plugin_is_reported_by_line(tmp_path: Path, text: str, pr
     assert [str(said)[: len(known)] for said, known in zip(error.value.problems, problems, strict=True)] == problems
 
 
-def test_an_inventory_is_a_device_plugin_at_will() -> None:
+def test_plugin_options_are_made_from_an_inventory() -> None:
     devices = Inventory.of(1, partitions=2)
     made = plugin_options(devices, "example.com/gpu", plugins_dir="/d")
     ids = ("gpu-0-mig-0", "gpu-0-mig-1")
@@ -250,7 +250,7 @@ async def test_device_attributes_are_published(rig: Rig) -> None:
     ]
 
 
-async def test_devices_are_in_the_pools_that_are_theirs(rig: Rig) -> None:
+async def test_devices_are_published_and_reported_in_their_pools(rig: Rig) -> None:
     driver = rig.here(**known(Inventory([Device("gpu-0"), Device("nic-0", pool="fabric-1"), Device("gpu-1")])))
     await driver.start()
     pools = {s["metadata"]["name"]: s["spec"] for s in await rig.api.list(SLICES)}

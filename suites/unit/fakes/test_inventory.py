@@ -1,4 +1,4 @@
-"""The devices of a fake: their names, and what a fault on one of them reaches."""
+"""Names of fake devices, and the devices that a fault affects."""
 
 import pytest
 

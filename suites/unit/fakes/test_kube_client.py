@@ -1,4 +1,4 @@
-"""The client of real API servers: what it makes of bad configurations, lost connections and strange answers."""
+"""The client of real API servers with bad configurations, lost connections and unexpected answers."""
 
 import asyncio
 import json
@@ -78,7 +78,7 @@ def test_importing_it_does_not_import_the_official_client() -> None:
         ),
     ],
 )
-async def test_a_bad_kubeconfig_is_one_sentence_with_its_path(tmp_path: Path, content: str, why: str) -> None:
+async def test_bad_kubeconfig_is_rejected_on_one_line_with_its_path(tmp_path: Path, content: str, why: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(content)
     with pytest.raises(ValueError, match=r"^kubeconfig ") as refused:
@@ -162,7 +162,7 @@ async def client_of(lines: list[Object], folder: Path) -> AsyncIterator[KubeClie
         await client.close()
 
 
-async def test_bookmarks_are_no_events_and_an_expired_watch_ends(tmp_path: Path) -> None:
+async def test_watch_skips_bookmarks_and_ends_when_expired(tmp_path: Path) -> None:
     async with client_of([BOOKMARK, ADDED, BOOKMARK, error(410, "Expired"), ADDED], tmp_path) as client:
         assert [event.type async for event in client.watch(NODES)] == ["ADDED"]
 
@@ -194,7 +194,7 @@ async def test_invalid_name_is_not_used_in_a_path(reach: Reach, name: str) -> No
         ({"error": "x"}, "", (502, "BadGateway", "no message")),
     ],
 )
-def test_errors_of_servers_and_proxies(
+def test_error_answers_become_api_errors(
     answer: dict[str, object] | None, text: str, expected: tuple[int, str, str]
 ) -> None:
     error = refusal(502, "Bad Gateway", answer, text)

@@ -1,4 +1,4 @@
-"""The way to an API server: by a proxy of the environment, or past it."""
+"""Connections to an API server with and without a proxy."""
 
 from collections.abc import AsyncIterator
 

@@ -49,7 +49,7 @@ def test_an_object_matches_if_all_requirements_do(text: str, matches: bool) -> N
 
 
 @pytest.mark.parametrize("labels", [{}, {"labels": None}, {"labels": {}}])
-def test_an_object_without_labels_matches_negations_only(labels: Object) -> None:
+def test_object_without_labels_matches_only_negative_requirements(labels: Object) -> None:
     obj = {"metadata": labels}
     assert [label_selector(text)(obj) for text in ("a", "!a", "a=1", "a!=1")] == [False, True, False, True]
 

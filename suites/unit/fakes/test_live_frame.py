@@ -78,7 +78,7 @@ def test_after_a_change_of_the_size_no_stale_row_is_left(terminal: Terminal, col
         assert terminal.rows() == ["first", "second", "third", "a", "b"]
 
 
-def test_after_a_change_of_the_size_there_are_as_many_log_lines_as_there_is_room(terminal: Terminal) -> None:
+def test_resized_frame_fills_the_terminal_with_log_lines(terminal: Terminal) -> None:
     with terminal.frame() as refresh:
         for number in range(100):
             terminal.log(str(number))

@@ -38,7 +38,7 @@ def test_the_error_that_ends_a_program_is_json(program: str, words: tuple[str, .
     assert (done.returncode, done.stdout, line["level"]) == (2, "", "ERROR")
 
 
-def test_an_unknown_format_is_one_sentence() -> None:
+def test_unknown_log_format_is_rejected() -> None:
     done = run(COMMAND, "manager", "--root-dir", "/", "--log-format", "xml")
     assert (done.returncode, "--log-format must be one of" in done.stderr) == (2, True)
 

@@ -1,4 +1,4 @@
-"""Devices with faults: what a policy makes of them, what recovers them, and what reaches whom."""
+"""Devices with faults: policies, recoveries, and faults that affect other devices."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def test_ignored_fault_leaves_a_device_healthy_with_a_message() -> None:
     assert unwell(gpus.state("gpu-0")) == ("Healthy", "XID 63: gpu-0: a memory row will be remapped at the next reset")
 
 
-def test_a_fault_that_counts_hides_one_that_does_not() -> None:
+def test_effective_fault_hides_an_ignored_fault() -> None:
     gpus = machine()
     gpus.inject("xid/79", "gpu-0")
     gpus.inject("xid/63", "gpu-0")
@@ -54,7 +54,7 @@ def test_silent_fault_is_not_reported() -> None:
     assert gpus.state("gpu-1") == DeviceState(faults=("fabric/manager-down",))
 
 
-def test_a_fault_on_a_link_is_one_of_the_peers_too() -> None:
+def test_link_fault_affects_the_peers() -> None:
     gpus = machine()
     assert gpus.inject("nvlink/link-down", "gpu-0") == {device.path for device in TWO.devices}
 
@@ -66,7 +66,7 @@ def test_a_fault_on_a_link_is_one_of_the_peers_too() -> None:
         ("reboot", Recovery(("xid/79 on gpu-0", "xid/95 on gpu-0"), ())),
     ],
 )
-def test_an_action_that_is_too_weak_leaves_the_fault_there(action: Action, recovery: Recovery) -> None:
+def test_weak_recovery_action_leaves_the_fault(action: Action, recovery: Recovery) -> None:
     gpus = machine()
     for id_ in ("xid/79", "xid/95"):
         gpus.inject(id_, "gpu-0")
@@ -75,7 +75,7 @@ def test_an_action_that_is_too_weak_leaves_the_fault_there(action: Action, recov
     assert gpus.state("gpu-1").faults == ("xid/79",)
 
 
-def test_an_attempt_that_fails_changes_nothing_and_the_next_one_helps() -> None:
+def test_failed_recovery_changes_nothing_and_the_next_clears_the_fault() -> None:
     gpus = machine()
     gpus.inject("xid/95", "gpu-0")
     assert gpus.recover("gpu-reset", "gpu-0", fails=True) == Recovery((), ("xid/95 on gpu-0",))
@@ -84,7 +84,7 @@ def test_an_attempt_that_fails_changes_nothing_and_the_next_one_helps() -> None:
     assert gpus.state("gpu-0") == WELL
 
 
-def test_a_recovery_that_is_claimed_is_none() -> None:
+def test_claimed_recovery_keeps_the_fault() -> None:
     gpus = machine()
     gpus.inject("xid/79", "gpu-0")
     assert gpus.claim(gpus.faults_on("gpu-0")) == {"gpu-0", "gpu-0/mig-0"}
@@ -93,7 +93,7 @@ def test_a_recovery_that_is_claimed_is_none() -> None:
     assert gpus.state("gpu-0").health is Health.UNHEALTHY
 
 
-def test_a_fault_is_there_once() -> None:
+def test_duplicate_fault_is_rejected() -> None:
     gpus = machine()
     gpus.inject("xid/79", "gpu-0")
     with pytest.raises(ValueError, match="gpu-0 already has xid/79"):

@@ -1,4 +1,4 @@
-"""A picture of the API server that stays current."""
+"""A local copy of API objects that watches keep current."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -73,7 +73,7 @@ async def test_changes_during_a_server_outage_are_reported_later(picture: Pictur
     assert ("b", "new", "changed") in picture.told
 
 
-async def test_an_own_write_is_there_at_once_and_an_older_event_does_not_undo_it(picture: Picture) -> None:
+async def test_own_write_is_visible_at_once_despite_older_events(picture: Picture) -> None:
     await picture.server.create(NODES, node("a", "new"))
     picture.mirror.store(NODES, await picture.server.replace(NODES, node("a", "mine")))
     assert [obj["metadata"]["labels"]["is"] for obj in picture.mirror.objects(NODES)] == ["mine"]

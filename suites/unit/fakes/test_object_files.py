@@ -1,4 +1,4 @@
-"""An API server whose objects outlive it."""
+"""An API server that keeps its objects across restarts."""
 
 import json
 import logging
@@ -45,7 +45,7 @@ async def test_revisions_of_an_earlier_process_are_not_reused(tmp_path: Path) ->
     assert int(again["metadata"]["resourceVersion"]) > RESTART_GAP
 
 
-async def test_kinds_that_are_not_kept_are_gone(tmp_path: Path) -> None:
+async def test_resource_slices_are_not_kept_across_restarts(tmp_path: Path) -> None:
     slice_ = {"metadata": {"name": "s"}, "spec": {"driver": "d", "pool": {"name": "p"}}}
     await server(tmp_path).create(SLICES, slice_)
     assert await server(tmp_path).list(SLICES) == []

@@ -169,5 +169,5 @@ async def test_client_finds_kinds_by_discovery(web: Web, tmp_path: Path) -> None
     ("kind", "plural"),
     [("Ingress", "ingresses"), ("NetworkPolicy", "networkpolicies"), ("Endpoints", "endpoints"), ("Job", "jobs")],
 )
-def test_usual_plural(kind: str, plural: str) -> None:
+def test_plural_of_a_kind_follows_english_rules(kind: str, plural: str) -> None:
     assert plural_of(kind) == plural

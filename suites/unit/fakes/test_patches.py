@@ -102,7 +102,7 @@ def test_strategic_patch_merges_finalizers_as_a_set(patch: Object, result: Any) 
     assert strategic_merge(target, {"metadata": patch}, METADATA)["metadata"].get("finalizers") == result
 
 
-def test_strategic_patch_merges_containers_and_what_is_in_them() -> None:
+def test_strategic_patch_merges_containers_and_their_env() -> None:
     target: Object = {"spec": {"containers": [{"name": "a", "env": [{"name": "x", "value": "1"}]}, {"name": "b"}]}}
     change = {"name": "a", "image": "new", "env": [{"name": "y", "value": "2"}], "args": ["1"]}
     order = {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}], "containers": [change]}

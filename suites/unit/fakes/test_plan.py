@@ -1,4 +1,4 @@
-"""Which containers of a pod are due, as kubelets decide it."""
+"""Container starts, restarts and stops of a pod, as in a kubelet."""
 
 from typing import Any
 
@@ -83,14 +83,14 @@ def test_pod_ends_when_its_regular_containers_have_ended(policy: str, code: int,
 @pytest.mark.parametrize(
     ("operator", "code", "is_over"), [("In", 3, False), ("In", 1, True), ("NotIn", 3, True), ("NotIn", 1, False)]
 )
-def test_a_rule_of_a_container_counts_before_the_policies(operator: str, code: int, is_over: bool) -> None:
+def test_container_restart_rule_overrides_the_restart_policies(operator: str, code: int, is_over: bool) -> None:
     rule = {"action": "Restart", "exitCodes": {"operator": operator, "values": [3]}}
     main = {"name": "main", "restartPolicy": "Never", "restartPolicyRules": [rule]}
     found = plan({"restartPolicy": "Always", "containers": [main]}, [ran("main", code)])
     assert found == (Plan(is_over=True) if is_over else Plan((main,)))
 
 
-def test_a_sidecar_is_restarted_even_where_nothing_else_is() -> None:
+def test_sidecar_is_restarted_despite_restart_policy_never() -> None:
     assert plan(pod(SIDECAR, policy="Never"), [ran("side", 1), ran("main")]) == Plan((SIDECAR,))
 
 
@@ -102,7 +102,7 @@ def test_sidecars_are_stopped_last_in_the_reverse_order_of_their_start() -> None
 
 
 @given(st.data())
-def test_no_more_is_due_than_was_asked_for_and_no_regular_one_before_the_last_init_container(data: Any) -> None:
+def test_only_stopped_containers_are_due_and_main_waits_for_init(data: Any) -> None:
     kinds = data.draw(st.lists(st.booleans(), max_size=4))
     initial = [{"name": f"i{n}", **({"restartPolicy": "Always"} if up else {})} for n, up in enumerate(kinds)]
     spec = pod(*initial, policy=data.draw(st.sampled_from(["Always", "OnFailure", "Never"])))

@@ -143,9 +143,7 @@ async def test_a_recovery_takes_its_time(rig: Rig, failing: FakeDevicePlugin) ->
         assert await following() == WELL
 
 
-async def test_a_recovery_that_ends_while_the_plugin_is_gone_shows_when_it_is_back(
-    rig: Rig, failing: FakeDevicePlugin
-) -> None:
+async def test_recovery_during_a_plugin_crash_is_reported_after_restart(rig: Rig, failing: FakeDevicePlugin) -> None:
     fence = here(rig, instance="b")
     await fence.start()
     await fence.inject("xid/95", "gpu-0")
@@ -183,7 +181,7 @@ async def test_a_container_has_the_environment_of_its_devices(rig: Rig) -> None:
     assert await allocated(rig, "gpu-1", "gpu-0") == {"DEVICES": "gpu-1,gpu-0", "B": "2", "A": "1"}
 
 
-async def test_with_a_cdi_kind_its_specification_says_so_until_it_retires(rig: Rig) -> None:
+async def test_plugin_with_cdi_kind_has_a_specification_until_it_retires(rig: Rig) -> None:
     devices = Inventory([Device("gpu"), Device("gpu/mig", environment={"A": "1"})])
     plugin = here(rig, inventory=devices, cdi_kind="example.com/fake", cdi_dir=str(rig.root / "cdi"))
     await plugin.start()

@@ -41,7 +41,7 @@ def test_claims_are_named_by_the_spec_or_by_the_status() -> None:
     assert claim_names(POD) == {"direct": "claim-a", "made": "pod-made-x"}
 
 
-def test_a_template_that_needed_no_claim_names_none() -> None:
+def test_template_without_a_generated_claim_is_omitted() -> None:
     pod = {**POD, "status": {"resourceClaimStatuses": [{"name": "made"}]}}
     assert claim_names(pod) == {"direct": "claim-a"}
 
@@ -61,7 +61,7 @@ def test_an_allocated_claim_names_each_driver_once() -> None:
     ("status", "why"),
     [({}, "is not allocated yet"), ({"allocation": {"devices": {}}}, "is not reserved for the pod")],
 )
-def test_a_claim_that_is_not_ready_says_why(status: dict[str, Any], why: str) -> None:
+def test_claim_that_is_not_ready_raises_the_reason(status: dict[str, Any], why: str) -> None:
     with pytest.raises(ClaimsNotReadyError, match=f"^ResourceClaim ns/claim-a {why}$"):
         allocated_claim(claim(**status), "pod")
 
@@ -73,7 +73,7 @@ def test_every_container_has_its_uses() -> None:
     )
 
 
-def test_a_claim_that_only_an_init_container_uses_is_not_unused() -> None:
+def test_claim_of_an_init_container_counts_as_used() -> None:
     first = {"name": "first", "resources": {"claims": [{"name": "made"}]}}
     spec = {**POD["spec"], "containers": [{"name": "main"}], "initContainers": [first]}
     uses = claim_uses({**POD, "spec": spec}, {"direct": "u-a", "made": "u-b"})
@@ -91,7 +91,7 @@ def test_a_container_uses_the_claim_for_its_extended_resource() -> None:
     assert uses == PodClaims({"both": (), "none": (use,)})
 
 
-def test_a_use_without_a_claim_is_none() -> None:
+def test_claim_entry_without_a_claim_is_omitted() -> None:
     assert claim_uses(POD, {"direct": "u-a"}).containers["both"] == (ClaimUse("direct", "u-a"),)
 
 

@@ -1,4 +1,4 @@
-"""One pod as the API has it, and what a kubelet writes to it."""
+"""The API object of one pod, and the status that a kubelet writes to it."""
 
 import pytest
 
@@ -51,7 +51,7 @@ async def test_conflict_is_retried_on_the_newest_object(api: CountingServer) -> 
     assert (written, (await stored(api))["status"]) == (True, expected)
 
 
-async def test_a_terminal_phase_that_came_in_between_stays(api: CountingServer) -> None:
+async def test_concurrently_written_terminal_phase_is_not_overwritten(api: CountingServer) -> None:
     pod = PodObject(api, await api.create(PODS, MANIFEST))
     await api.replace_status(PODS, {**pod.newest, "status": {"phase": "Failed"}})
     written = await pod.write_status(with_reason)
@@ -78,13 +78,13 @@ async def test_another_pod_of_the_same_name_is_not_touched(api: CountingServer) 
     assert (written, deleted, pod.is_gone, await stored(api)) == (False, True, True, other)
 
 
-async def test_a_pod_that_is_not_there_is_gone(api: CountingServer) -> None:
+async def test_status_write_to_a_deleted_pod_marks_it_gone(api: CountingServer) -> None:
     pod = PodObject(api, await api.create(PODS, MANIFEST))
     await api.delete(PODS, "train", "default", grace=0)
     assert (await pod.write_status(with_reason), pod.is_gone) == (False, True)
 
 
-async def test_older_states_are_no_news(api: CountingServer) -> None:
+async def test_older_pod_versions_are_ignored(api: CountingServer) -> None:
     pod = PodObject(api, await api.create(PODS, MANIFEST))
     old = pod.newest
     await pod.write_status(with_reason)

@@ -93,7 +93,7 @@ def test_waiting_reason_shows_in_the_status() -> None:
     assert main["state"] == {"waiting": {"reason": "ClaimsNotReady", "message": "no claim"}}
 
 
-def test_a_crash_loop_keeps_how_it_ended_as_last_state() -> None:
+def test_crash_loop_has_the_last_exit_as_last_state() -> None:
     status = status_of(container(1, "exited", 1), container(2, "exited", 3), waiting={"main": BACK_OFF})
     [main] = status["containerStatuses"]
     assert (status["phase"], main["restartCount"], main["ready"]) == ("Running", 2, False)
@@ -101,7 +101,7 @@ def test_a_crash_loop_keeps_how_it_ended_as_last_state() -> None:
     assert main["lastState"] == ended(2, 3, "Error")
 
 
-def test_a_restarted_container_remembers_how_it_ended_before() -> None:
+def test_restarted_container_has_the_previous_exit_as_last_state() -> None:
     [main] = status_of(container(0, "exited", 1), container(1, "running"))["containerStatuses"]
     assert (main["restartCount"], main["state"]) == (1, {"running": {"startedAt": NOW}})
     assert main["lastState"] == ended(0, 1, "Error")
@@ -125,7 +125,7 @@ def test_only_a_pod_that_is_over_has_a_terminal_phase(codes: tuple[Any, ...], is
 
 
 @pytest.mark.parametrize(("code", "reason"), [(0, "PodCompleted"), (1, "PodFailed")])
-def test_a_pod_that_is_over_says_why_it_is_not_ready(code: int, reason: str) -> None:
+def test_conditions_of_an_ended_pod_have_the_reason(code: int, reason: str) -> None:
     conditions = {c["type"]: c for c in status_of(container(0, "exited", code), is_over=True)["conditions"]}
     assert (conditions["Ready"]["status"], conditions["Ready"]["reason"]) == ("False", reason)
     assert conditions["ContainersReady"]["reason"] == reason
@@ -137,7 +137,7 @@ def test_the_containers_that_are_not_ready_are_named() -> None:
     assert tuple(conditions["Ready"][key] for key in ("status", "reason", "message")) == expected
 
 
-def test_conditions_of_others_stay() -> None:
+def test_conditions_of_other_writers_are_kept() -> None:
     gate = {"type": "example.com/gate", "status": "False"}
     pod = {**POD, "status": {"conditions": [gate]}}
     assert status_of(container(0, "running"), pod=pod)["conditions"][0] == gate

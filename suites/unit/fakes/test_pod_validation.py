@@ -151,7 +151,7 @@ def test_ephemeral_containers_have_no_entries() -> None:
     check(pod(field="ephemeralContainerStatuses"))
 
 
-def test_init_containers_are_held_against_their_own_spec() -> None:
+def test_init_container_entries_are_validated_against_their_own_spec() -> None:
     check(pod(entry("claim:gpu"), container="init", field="initContainerStatuses"))
     wrong = refusal(pod(entry("claim:other"), container="init", field="initContainerStatuses"))
     assert wrong.startswith("status.initContainerStatuses[0].allocatedResourcesStatus[0].name: Invalid value")

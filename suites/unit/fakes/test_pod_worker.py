@@ -59,7 +59,7 @@ async def test_a_pod_waits_for_its_claim_and_gets_its_devices(world: World) -> N
     assert container.config.cdi_devices == ("example.com/gpu=gpu-0",)
 
 
-async def test_an_event_says_why_devices_are_not_prepared(world: World) -> None:
+async def test_event_reports_the_reason_of_a_failed_preparation(world: World) -> None:
     uid = await world.pod(claim=True)
     async with asyncio.timeout(PATIENCE), aclosing(world.api.watch(EVENTS, "default")) as events:
         async for change in events:

@@ -1,4 +1,4 @@
-"""Pods with extended resources on a node, and what the node says that it has of them."""
+"""Pods with extended resources on a node, and the resources in the node status."""
 
 from collections.abc import AsyncIterator
 from typing import Any

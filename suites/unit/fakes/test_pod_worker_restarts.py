@@ -29,7 +29,7 @@ async def test_new_worker_takes_over_running_pods(world: World) -> None:
     assert main(after)["containerID"] == main(before)["containerID"]
 
 
-async def test_a_stopped_worker_leaves_all_as_it_is(world: World) -> None:
+async def test_stopped_worker_changes_no_pods_or_containers(world: World) -> None:
     await world.running_with_a_gpu()
     before = await world.get()
     await world.workers.stop()
@@ -76,7 +76,7 @@ async def test_nothing_is_lost_while_the_api_is_unavailable(world: World, caplog
     assert len(caplog.records) == 2
 
 
-async def test_pods_that_came_and_went_while_the_api_restarted_are_seen(world: World) -> None:
+async def test_pod_changes_during_an_api_restart_are_noticed(world: World) -> None:
     await world.running_with_a_gpu()
     world.api.restart()
     await world.api.delete(PODS, "train", "default", grace=0)

@@ -44,7 +44,7 @@ def test_a_node_has_its_own_devices_and_those_for_all_nodes() -> None:
     assert [pool.offers[0].node_local for pool in pools] == [False, True, True]
 
 
-def test_a_pool_that_names_a_device_twice_is_none() -> None:
+def test_pool_with_duplicate_device_names_is_ignored() -> None:
     assert pools_on("node", [slice_of("a", "0", "1", count=2), slice_of("b", "1", count=2)]) == []
 
 
@@ -52,7 +52,7 @@ def test_devices_that_share_counters_are_not_offered() -> None:
     assert devices(pools_on("node", [slice_of("a", {"name": "mig", "consumesCounters": [{}]}, "whole")])) == ["whole"]
 
 
-def test_taints_that_keep_nobody_off_do_not_count() -> None:
+def test_taints_with_effect_none_are_ignored() -> None:
     taints = [{"key": "k", "effect": "None"}, {"key": "hot", "value": "very", "effect": "NoExecute"}]
     ((offer,),) = [pool.offers for pool in pools_on("node", [slice_of("a", {"name": "0", "taints": taints})])]
     assert offer.taints == (Taint("hot", "very", "NoExecute"),)

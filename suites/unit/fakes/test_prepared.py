@@ -53,7 +53,7 @@ def test_prepared_claims_are_shared_in_the_folder(claims: dict[str, tuple[Prepar
 
 
 @given(st.binary(max_size=40) | st.sampled_from([b"null", b"[]", b'{"a": 1}', b'{"a": [{}]}', b'{"a": [null]}']))
-def test_a_file_that_cannot_be_read_is_as_good_as_none(content: bytes) -> None:
+def test_invalid_file_is_read_as_empty(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "prepared.json").write_bytes(content)
         claims = PreparedClaims(Path(folder))
@@ -62,7 +62,7 @@ def test_a_file_that_cannot_be_read_is_as_good_as_none(content: bytes) -> None:
         assert claims.all() == {"uid": (gpu("gpu-0"),)}
 
 
-def test_a_device_that_two_claims_share_stands_once_with_the_requests_of_both(tmp_path: Path) -> None:
+def test_shared_device_is_listed_once_with_requests_of_both_claims(tmp_path: Path) -> None:
     claims = PreparedClaims(tmp_path)
     claims.add("a", [gpu("gpu-0", "one", cdi="x"), gpu("gpu-1", "one")])
     claims.add("b", [gpu("gpu-0", "two", "one", cdi="x")])

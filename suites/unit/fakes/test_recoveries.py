@@ -34,7 +34,7 @@ def test_weak_recovery_leaves_the_fault() -> None:
 
 
 @pytest.mark.parametrize(("odd", "message"), [({"fails": True}, "XID 46"), ({"claimed": True}, "")])
-def test_one_that_fails_or_is_claimed_takes_as_long(odd: dict[str, bool], message: str) -> None:
+def test_failed_and_claimed_recoveries_take_the_full_time(odd: dict[str, bool], message: str) -> None:
     machine, recoveries = ill("xid/46")
     recoveries.begin("gpu-reset", ("gpu-0",), 0.0, takes=5.0, **odd)
     assert machine.state("gpu-0").message.startswith("XID 46")
@@ -42,7 +42,7 @@ def test_one_that_fails_or_is_claimed_takes_as_long(odd: dict[str, bool], messag
     assert (machine.state("gpu-0").message[:6], machine.state("gpu-0").faults) == (message, ("xid/46",))
 
 
-def test_no_other_recovery_of_a_device_begins_meanwhile() -> None:
+def test_second_recovery_of_a_recovering_device_is_rejected() -> None:
     _, recoveries = ill("xid/46")
     recoveries.begin("gpu-reset", ("gpu-0",), 0.0, takes=5.0, fails=True)
     with pytest.raises(ValueError, match=r"gpu-0 is already recovering from xid/46; wait 3.0 s"):

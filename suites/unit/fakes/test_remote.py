@@ -61,7 +61,7 @@ STRANGE = "state: the driver sent an invalid reply: "
     ],
     ids=range(10),
 )
-async def test_what_is_no_answer_fails_the_call_in_words(
+async def test_invalid_answer_fails_the_call_with_a_short_error(
     rig: Rig, answers: bytes, error: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     limit = 1000 if answers.startswith(b"x") else LINE_LIMIT
@@ -80,7 +80,7 @@ async def test_what_is_no_answer_fails_the_call_in_words(
         (b'{"attached": {}}\n', f"{STRANGE}"),
     ],
 )
-async def test_what_is_no_welcome_fails_every_call(rig: Rig, answer: bytes, error: str) -> None:
+async def test_invalid_reply_to_attach_fails_every_call(rig: Rig, answer: bytes, error: str) -> None:
     driver = RemoteDriver(await host_that_hears(rig, answer, b""), 1)
     for call in (driver.state, driver.state):
         with pytest.raises(ControlFailed) as failed:
@@ -96,7 +96,7 @@ async def test_calls_to_a_driver_that_is_gone_fail_at_once(rig: Rig) -> None:
     assert driver.host.problem
 
 
-async def test_a_call_that_makes_too_long_a_line_is_refused_and_the_next_one_works(rig: Rig) -> None:
+async def test_call_over_the_line_limit_fails_and_the_next_succeeds(rig: Rig) -> None:
     remote = await rig.there()
     with pytest.raises(ControlFailed, match=f"^stream_send: .*{LINE_LIMIT}"):
         await remote.stream_send("00" * (LINE_LIMIT // 2))
@@ -108,7 +108,7 @@ async def test_ten_thousand_devices_fit_into_a_line(rig: Rig) -> None:
     await remote.report([DeviceHealth("node-a", f"gpu-{n}", Health.HEALTHY, "x" * 100) for n in range(10_000)])
 
 
-async def test_the_events_of_a_driver_come_to_who_made_it(rig: Rig) -> None:
+async def test_creator_of_a_driver_receives_its_events(rig: Rig) -> None:
     first = await rig.there()
     await first.start()
     await rig.notify_registration()
@@ -120,7 +120,7 @@ async def test_the_events_of_a_driver_come_to_who_made_it(rig: Rig) -> None:
     ("there", "offset"),
     [(10.0, 0.0), (10.1, 0.0), (10.2, 0.0), (9.9, 0.2), (1010.1, -1000.0), (0.1, 10.0)],
 )
-def test_a_clock_that_may_be_ours_is_taken_for_ours_and_any_other_is_compared(there: float, offset: float) -> None:
+def test_clock_offset_is_zero_for_times_within_the_call(there: float, offset: float) -> None:
     assert round(clock_offset(before=10.0, there=there, after=10.2), 6) == offset
 
 
@@ -187,7 +187,7 @@ async def test_calls_under_way_are_answered_over_the_next_connection(rig: Rig, l
     assert (await driver.state()).registered
 
 
-async def test_a_connection_that_stays_away_fails_the_calls(rig: Rig, line: Line) -> None:
+async def test_calls_fail_if_the_connection_is_not_restored(rig: Rig, line: Line) -> None:
     host = RemoteHost(line, patience=0.5)
     rig.on_close(host.close)
     driver = await host.make(rig.options(), lambda _: None)
@@ -197,7 +197,7 @@ async def test_a_connection_that_stays_away_fails_the_calls(rig: Rig, line: Line
         await asyncio.wait_for(driver.state(), PATIENCE)
 
 
-async def test_what_cannot_be_connected_to_says_why(rig: Rig) -> None:
+async def test_failed_connection_is_reported_with_its_reason(rig: Rig) -> None:
     async def nowhere() -> tuple[asyncio.StreamReader, Writer]:
         raise RuntimeError("there is no pod of the driver on node-a")
 

@@ -1,4 +1,4 @@
-"""Bodies of requests to the in-memory API server: what it reads, and what it logs about the others."""
+"""Bodies of requests to the in-memory API server, and log lines about unreadable bodies."""
 
 import asyncio
 import io
@@ -86,7 +86,7 @@ async def test_malformed_http_is_logged_once_without_a_traceback(web: Web, caplo
     assert [(record.levelno, record.exc_info) for record in caplog.records] == [(logging.WARNING, None)]
 
 
-async def test_a_client_that_leaves_in_its_body_is_not_logged(web: Web, caplog: pytest.LogCaptureFixture) -> None:
+async def test_disconnect_during_a_request_body_is_not_logged(web: Web, caplog: pytest.LogCaptureFixture) -> None:
     names = {"Host": urlsplit(web.http.url).netloc, "Authorization": f"Bearer {web.http.credentials.token}"}
     names |= {"Content-Type": PROTOBUF, "Content-Length": "100"}
     lines = "".join(f"{name}: {value}\r\n" for name, value in names.items())

@@ -242,7 +242,7 @@ async def test_a_tainted_device_is_not_given(cluster: Cluster) -> None:
     assert await cluster.devices("mine") == ["gpu-1"]
 
 
-async def test_an_administrator_shares_devices_and_takes_none(cluster: Cluster) -> None:
+async def test_admin_access_does_not_block_allocation_to_other_claims(cluster: Cluster) -> None:
     await cluster.server.create(CLAIMS, named("all", claim_spec(2)))
     await cluster.server.create(CLAIMS, named("admin", claim_spec(2, adminAccess=True)))
     await cluster.run(pod("monitor", uses("admin")))
@@ -262,7 +262,9 @@ async def test_an_administrator_shares_devices_and_takes_none(cluster: Cluster) 
         ),
     ],
 )
-async def test_a_pod_that_waits_says_why_and_keeps_nobody_waiting(cluster: Cluster, entry: Object, why: str) -> None:
+async def test_pending_pod_reports_its_reason_and_blocks_no_other_pod(
+    cluster: Cluster, entry: Object, why: str
+) -> None:
     selectors = [{"cel": {"expression": "true"}}]
     await cluster.server.create(CLAIMS, named("unknown", claim_spec(deviceClassName="tpu")))
     await cluster.server.create(CLAIMS, named("strange", claim_spec(selectors=selectors)))

@@ -1,4 +1,4 @@
-"""What a fake container does, read from its command."""
+"""Scripts of fake containers, parsed from commands and annotations."""
 
 import math
 
@@ -37,7 +37,7 @@ def test_unknown_statement_makes_the_command_no_script(texts: list[str], foreign
 
 
 @given(st.lists(st.text()))
-def test_any_command_has_a_life(command: list[str]) -> None:
+def test_any_command_is_parsed_without_an_error(command: list[str]) -> None:
     assert parse(command).seconds >= 0
 
 
@@ -52,7 +52,7 @@ def test_any_command_has_a_life(command: list[str]) -> None:
         ("", Script(0, 0)),
     ],
 )
-def test_the_scripts_of_the_documentation(text: str, script: Script) -> None:
+def test_documented_scripts_are_parsed(text: str, script: Script) -> None:
     assert parse(["sh", "-c", text]) == script
 
 

@@ -61,7 +61,7 @@ async def driver_of(rig: Rig, process: Process) -> RemoteDriver:
     return driver
 
 
-async def test_it_does_as_it_is_told_and_ends_with_its_input(rig: Rig, kubeconfig: Path) -> None:
+async def test_process_executes_commands_and_exits_when_stdin_closes(rig: Rig, kubeconfig: Path) -> None:
     process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), "--jumping-clock")
     driver = await driver_of(rig, process)
     await rig.notify_registration()
@@ -80,7 +80,7 @@ async def test_it_does_as_it_is_told_and_ends_with_its_input(rig: Rig, kubeconfi
     assert rig.happened(Registered) == [Registered(DRIVER, "", ok=True)]
 
 
-async def test_its_drivers_retire_when_it_is_terminated(rig: Rig, kubeconfig: Path) -> None:
+async def test_drivers_retire_on_sigterm(rig: Rig, kubeconfig: Path) -> None:
     process = await run(PROGRAM, "--kubeconfig", str(kubeconfig))
     driver = await driver_of(rig, process)
     process.send_signal(signal.SIGTERM)
@@ -98,7 +98,7 @@ async def test_a_process_that_was_killed_leaves_the_sockets(rig: Rig, kubeconfig
     assert {"data/dra.sock", f"registry/{DRIVER}-reg.sock"} <= set(rig.sockets())
 
 
-async def test_it_is_reached_by_a_socket_too(rig: Rig, kubeconfig: Path) -> None:
+async def test_process_accepts_commands_over_a_socket(rig: Rig, kubeconfig: Path) -> None:
     path = rig.root / "control.sock"
     left_behind(path)
     serving = await run(PROGRAM, "--kubeconfig", str(kubeconfig), "--socket", str(path))
@@ -120,7 +120,7 @@ async def test_it_is_reached_by_a_socket_too(rig: Rig, kubeconfig: Path) -> None
     ("there", "reason"),
     [("a file", "{} is not a socket"), ("a server", "another process listens at {}")],
 )
-async def test_what_is_not_a_dead_socket_is_left_alone(rig: Rig, kubeconfig: Path, there: str, reason: str) -> None:
+async def test_live_socket_or_regular_file_is_not_replaced(rig: Rig, kubeconfig: Path, there: str, reason: str) -> None:
     path = rig.root / "control.sock"
     with socket.socket(socket.AF_UNIX) as theirs:
         if there == "a file":
@@ -134,7 +134,7 @@ async def test_what_is_not_a_dead_socket_is_left_alone(rig: Rig, kubeconfig: Pat
         assert path.read_text() == "precious" if there == "a file" else path.is_socket()
 
 
-async def test_a_way_to_a_socket_where_nobody_listens_says_so(rig: Rig) -> None:
+async def test_connect_to_a_socket_without_a_listener_reports_an_error(rig: Rig) -> None:
     process = await run("drahealth.fakes.control.connect", str(rig.root / "no.sock"))
     _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert (process.returncode, said.decode()) == (
@@ -156,14 +156,14 @@ async def test_a_way_to_a_socket_where_nobody_listens_says_so(rig: Rig) -> None:
         ((), 3, "not running in a pod with a service account"),
     ],
 )
-async def test_where_it_cannot_serve_it_says_so(arguments: tuple[str, ...], code: int, reason: str) -> None:
+async def test_invalid_options_are_reported_on_one_line(arguments: tuple[str, ...], code: int, reason: str) -> None:
     process = await run(PROGRAM, *arguments)
     _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert (process.returncode, said.count(b"\n")) == (code, 1)
     assert said.decode().startswith(f"{PROGRAM}: {reason}")
 
 
-async def test_its_lines_may_go_to_a_file(rig: Rig, kubeconfig: Path) -> None:
+async def test_replies_can_be_written_to_a_file(rig: Rig, kubeconfig: Path) -> None:
     output = rig.root / "lines"
     with output.open("wb") as file:
         process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), stdout=file)
@@ -177,7 +177,7 @@ async def test_its_lines_may_go_to_a_file(rig: Rig, kubeconfig: Path) -> None:
     assert answer["error"].startswith("a call must be a JSON object")
 
 
-async def test_its_input_may_be_a_file(rig: Rig, kubeconfig: Path) -> None:
+async def test_stdin_can_be_a_file(rig: Rig, kubeconfig: Path) -> None:
     (rig.root / "given").write_bytes(b'{"attach": "me"}\n')
     with (rig.root / "given").open("rb") as file:
         process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), stdin=file)
@@ -185,14 +185,14 @@ async def test_its_input_may_be_a_file(rig: Rig, kubeconfig: Path) -> None:
     assert (process.returncode, list(json.loads(told)), said) == (0, ["attached"], b"")
 
 
-async def test_with_no_input_it_ends_in_order(kubeconfig: Path) -> None:
+async def test_process_without_input_exits_with_code_0(kubeconfig: Path) -> None:
     nothing = asyncio.subprocess.DEVNULL
     process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), stdin=nothing)
     _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert (process.returncode, said) == (0, b"")
 
 
-def test_what_a_full_disk_does_not_take_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_write_error_on_a_full_disk_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with open("/dev/full", "wb", buffering=0) as full:  # noqa: PTH123
         writer = FileWriter(full.fileno())
         writer.write(b"a line")

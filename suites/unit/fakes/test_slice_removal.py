@@ -113,7 +113,7 @@ async def test_a_driver_that_returns_and_goes_has_30_s_again(rig: Rig) -> None:
     assert "node-a-gpu" not in await rig.slices()
 
 
-async def test_removal_is_retried_while_the_api_server_is_away(rig: Rig) -> None:
+async def test_removal_is_retried_after_an_api_server_outage(rig: Rig) -> None:
     rig.drivers.change("gpu", connected=False)
     await settle()
     rig.api.down()
@@ -123,7 +123,7 @@ async def test_removal_is_retried_while_the_api_server_is_away(rig: Rig) -> None
     assert "node-a-gpu" not in await rig.slices()
 
 
-async def test_start_is_retried_while_the_api_server_is_away() -> None:
+async def test_start_is_retried_after_an_api_server_outage() -> None:
     rig = Rig()
     await rig.publish()
     rig.api.down()

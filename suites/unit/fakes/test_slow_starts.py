@@ -1,4 +1,4 @@
-"""What is asked of a fake driver while it starts, which takes as long as its API server is silent."""
+"""Commands to a fake driver while its start waits for the API server."""
 
 import asyncio
 
@@ -41,7 +41,7 @@ async def starting(driver: FakeDriver, api: Silent) -> "asyncio.Task[None]":
     return start
 
 
-async def test_a_second_start_is_over_when_the_first_one_is(rig: Rig, api: Silent) -> None:
+async def test_second_start_waits_for_the_first(rig: Rig, api: Silent) -> None:
     driver = rig.here()
     first = await starting(driver, api)
     second = asyncio.create_task(driver.start())
@@ -64,7 +64,7 @@ async def test_start_error_is_raised_to_all_callers(rig: Rig, api: Silent) -> No
     assert [isinstance(outcome, FileExistsError | NotADirectoryError) for outcome in outcomes] == [True, True]
 
 
-async def test_an_upgrade_begins_once_it_has_started(rig: Rig, api: Silent) -> None:
+async def test_upgrade_waits_for_a_running_start(rig: Rig, api: Silent) -> None:
     driver = rig.here()
     await driver.inject("xid/95", "gpu-0")
     await driver.recover("gpu-reset", "gpu-0", takes=100.0)

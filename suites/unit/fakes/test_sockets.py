@@ -51,6 +51,6 @@ async def test_removed_file_can_be_restored(short_folder: Path) -> None:
     await served.stop()
 
 
-def test_where_a_folder_should_be_nobody_serves(tmp_path: Path) -> None:
+def test_socket_path_below_a_file_is_not_served(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert not is_served(tmp_path / "file" / "a.sock")

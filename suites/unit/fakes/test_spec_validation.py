@@ -1,4 +1,4 @@
-"""What a spec must say."""
+"""Required and valid fields of a spec."""
 
 from typing import Any
 

@@ -44,7 +44,7 @@ def test_delayed_message_leaves_when_due_and_overtakes_none() -> None:
     assert (taken(pipe, 5), pipe.due, taken(pipe, 6)) == ([], 6, ["a", "b"])
 
 
-def test_a_stall_keeps_everything_until_it_is_over() -> None:
+def test_stall_holds_all_messages_until_it_is_cleared() -> None:
     faults = StreamFaults(values={"stall": 1.0})
     pipe = Pipe[str](faults)
     pipe.put("a", now=1)
@@ -55,11 +55,11 @@ def test_a_stall_keeps_everything_until_it_is_over() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_so_many_messages_are_lost_as_the_share_says(share: float) -> None:
+def test_drop_loses_the_given_share_of_messages(share: float) -> None:
     assert len(piped(1000, drop=share)) == pytest.approx(1000 * (1 - share), abs=50)
 
 
-def test_so_many_messages_go_out_twice_as_the_share_says() -> None:
+def test_duplicate_sends_the_given_share_of_messages_twice() -> None:
     counts = Counter(piped(1000, duplicate=0.3))
     assert Counter(counts.values())[2] == pytest.approx(300, abs=50)
 

@@ -99,7 +99,7 @@ async def test_a_delayed_list_takes_no_place_before_it_is_due() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=30), st.integers(0, 4))
-async def test_nothing_but_older_lists_is_lost_and_the_order_is_kept(puts: list[tuple[bool, int]], slow: int) -> None:
+async def test_queue_drops_only_older_lists_and_keeps_the_order(puts: list[tuple[bool, int]], slow: int) -> None:
     listener = Listener()
 
     async def listens() -> list[str]:
@@ -149,7 +149,7 @@ async def test_messages_beyond_a_full_stall_are_dropped_and_logged_once(caplog: 
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["stream d#1"]
 
 
-async def test_complete_lists_that_coalesce_are_never_too_much() -> None:
+async def test_coalesced_lists_never_overflow_the_queue() -> None:
     listener = await busy("A" * 1000 + "B", (2, 99))
     assert (await listener.reads(1), listener.outlet.dropped) == ("B", 0)
 

@@ -1,4 +1,4 @@
-"""Devices that a driver taints, told in this process and at the other end of a stream."""
+"""Device taints of a driver, controlled in this process or over a stream."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -175,7 +175,7 @@ async def test_taints_that_were_published_before_are_kept_beside_one_that_is_dro
     assert (await driver.state()).taints == {"gpu-0": (Taint(KEY),)}
 
 
-async def test_a_driver_that_may_not_publish_at_all_does_not_start_and_keeps_its_taints(rig: Rig) -> None:
+async def test_driver_without_publish_permission_fails_to_start_and_keeps_taints(rig: Rig) -> None:
     rig.api = NoSlices()
     driver = rig.here()
     await driver.taint("gpu-0", KEY)

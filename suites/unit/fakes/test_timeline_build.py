@@ -101,7 +101,7 @@ def test_workloads_and_taints_in_python_are_those_of_a_file() -> None:
     assert load(dump(story))[0].timeline == story
 
 
-def test_a_step_of_a_file_is_called_by_its_line_and_one_made_in_python_by_its_number(tmp_path: Path) -> None:
+def test_step_has_its_file_line_or_its_path_as_location(tmp_path: Path) -> None:
     path = tmp_path / "storm.timeline.yaml"
     path.write_text(FILE)
     (read,) = stories(path, inventory=DEVICES)
@@ -110,7 +110,7 @@ def test_a_step_of_a_file_is_called_by_its_line_and_one_made_in_python_by_its_nu
     assert (read.where(step), made.where(step)) == ("storm.timeline.yaml line 14, " + step.step, step.step)
 
 
-def test_what_makes_no_sense_is_told_where_it_is_written() -> None:
+def test_invalid_step_is_reported_with_its_location() -> None:
     with pytest.raises(ValueError, match="invalid duration '5 sec'"):
         build.inject("xid/79", "gpu-0", at="5 sec")
     with file_error((1, "timeline.0.inject")):
@@ -118,6 +118,6 @@ def test_what_makes_no_sense_is_told_where_it_is_written() -> None:
 
 
 @given(st.text())
-def test_whatever_a_text_is_it_is_read_as_it_was_written(text: str) -> None:
+def test_any_text_survives_dump_and_load(text: str) -> None:
     story = build.timeline("odd", [build.stream(send={"device": text, "message": text})])
     assert load(dump(story))[0].timeline == story

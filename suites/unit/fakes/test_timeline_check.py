@@ -1,4 +1,4 @@
-"""Timelines that are well-formed and yet make no sense."""
+"""Well-formed timelines with unknown names or contradictory steps."""
 
 import json
 from contextlib import suppress
@@ -66,12 +66,12 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
         ("expect: {device: gpu-9, health: Healthy}", "timeline.0.expect.device: "),
     ],
 )
-def test_names_that_are_nobodys_are_told_with_their_place(step: str, problem: str) -> None:
+def test_unknown_names_are_reported_with_line_and_path(step: str, problem: str) -> None:
     (line,) = problems(f"- {{{step}}}\n")
     assert line.startswith(f"line 5: {problem}")
 
 
-def test_a_catalogue_that_is_not_there_is_told_once() -> None:
+def test_unknown_catalogue_and_policy_are_reported_once() -> None:
     assert problems("- {inject: xid/79, device: gpu-0}\n", "{catalogue: foo, policy: strickt}") == [
         f"line 3: use.catalogue: unknown catalogue 'foo'; valid: {', '.join(CATALOGUES)}",
         f"line 3: use.policy: unknown policy 'strickt'; did you mean strict? valid: {', '.join(policies())}",
@@ -85,7 +85,7 @@ def test_a_catalogue_that_is_not_there_is_told_once() -> None:
         (3, "line 3: use.workload.devices: devices must be at most 2, got 3"),
     ],
 )
-def test_a_pod_holds_no_more_than_there_is_and_shows_no_more_than_it_holds(devices: int, problem: str) -> None:
+def test_workload_devices_are_checked_against_inventory_and_expectations(devices: int, problem: str) -> None:
     assert problems("- {expect: {health: Healthy}}\n", f"{{workload: {{devices: {devices}}}}}") == [problem]
 
 
@@ -144,7 +144,7 @@ def test_a_pod_holds_no_more_than_there_is_and_shows_no_more_than_it_holds(devic
         ),
     ],
 )
-def test_a_plan_that_contradicts_itself_is_refused(steps: str, problem: str) -> None:
+def test_contradictory_plan_is_rejected(steps: str, problem: str) -> None:
     assert problems(steps)[0].startswith(f"line 6: {problem}")
 
 
@@ -164,17 +164,17 @@ def test_a_plan_that_contradicts_itself_is_refused(steps: str, problem: str) -> 
         "- {pod: keeps-failing, for: 2s}\n- {pod: keeps-failing}\n- {when: {seen: Healthy, device: held}, mark: a}\n",
     ],
 )
-def test_what_may_be_so_is_no_contradiction(steps: str) -> None:
+def test_possible_plan_is_accepted_with_any_seed(steps: str) -> None:
     (loaded,) = load(f"{HEAD}timeline:\n{steps}")
     assert all(checked_plan(loaded, Inventory.of(2), seed).actions for seed in range(20))
 
 
-def test_the_end_waits_for_nothing() -> None:
+def test_when_is_rejected_in_always_steps() -> None:
     (problem,) = problems("- mark: a\nalways: [{when: {seen: Unhealthy}, reset: true}]\n")
     assert problem == "line 6: always.0.when: a step of `always` cannot wait; remove `when`"
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_errors_of_a_timeline_are_reported_together() -> None:
     steps = (
         "- {inject: xid/97, device: gpu-0}\n- {mark: a, for: 2s}\n- {inject: xid/79, device: gpu-7}\n"
         "- {stream: {close: NOPE}}\n- {expect: {health: Healthy}, within: soon}\n"
@@ -200,7 +200,7 @@ USES = st.fixed_dictionaries({"kind": st.sampled_from(["Pod", "ReplicaSet"])}, o
 
 
 @given(st.lists(STEPS, min_size=1, max_size=4), USES)
-def test_whatever_is_said_of_pods_taints_and_kubelets_is_a_plan_or_a_file_error(steps: Any, workload: Any) -> None:
+def test_any_steps_give_a_plan_or_a_file_error(steps: Any, workload: Any) -> None:
     said = {"format": "fault-timeline/v1", "name": "n", "use": {"workload": workload}, "timeline": steps}
     with suppress(FileError):
         assert checked_plan(load(json.dumps(said))[0], Inventory.of(2)).actions

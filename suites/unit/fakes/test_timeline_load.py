@@ -1,4 +1,4 @@
-"""Timelines from files: all that is wrong is said at once, by line."""
+"""Timelines from files: all errors are reported together, with their lines."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_a_file_may_hold_several_timelines() -> None:
     assert [(loaded.timeline.name, loaded.document.line(("timeline", 0))) for loaded in found] == [("n", 4), ("m", 9)]
 
 
-def test_everything_that_is_wrong_is_said_at_once_with_its_line() -> None:
+def test_all_errors_are_reported_together_with_their_lines() -> None:
     steps = ["{at: 5 sec, mark: a}", "{expect: {helth: Healthy}}", "driver: krash", "{stream: {stall: 1s, drop: 1%}}"]
     found = problems(f"{HEAD}timeline:\n" + "".join(f"- {step}\n" for step in steps))
     assert [line.split(" (")[0].split(" 'start'")[0].split(" silence")[0] for line in found] == [
@@ -62,7 +62,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line() -> None:
         ("{mark: a, probability: 8}", "must be between 0% and 100%, got 8"),
     ],
 )
-def test_a_step_that_makes_no_sense_is_told_why(step: str, what: str) -> None:
+def test_invalid_step_is_reported_with_the_reason(step: str, what: str) -> None:
     assert [line.partition(": ")[2].partition(": ")[2] for line in problems(f"{HEAD}timeline: [{step}]")] == [what]
 
 
@@ -77,7 +77,7 @@ def test_a_step_that_makes_no_sense_is_told_why(step: str, what: str) -> None:
         (b"\xff\xfe\xff", "line 1: invalid YAML: "),
     ],
 )
-def test_what_is_no_timeline_gets_one_sentence(text: str | bytes, what: str) -> None:
+def test_file_without_a_timeline_is_reported_as_one_error(text: str | bytes, what: str) -> None:
     (line,) = problems(text)
     assert line.startswith(what)
 
@@ -96,7 +96,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: HEAD + text))
-def test_whatever_the_file_it_is_a_timeline_or_a_timeline_error(text: str | bytes) -> None:
+def test_any_file_is_a_timeline_or_a_file_error(text: str | bytes) -> None:
     try:
         found = load(text)
     except FileError:
@@ -118,7 +118,7 @@ timeline:
 """
 
 
-def test_names_are_looked_up_in_what_is_well_formed_of_a_file(tmp_path: Path) -> None:
+def test_unknown_names_are_reported_despite_malformed_steps(tmp_path: Path) -> None:
     path = tmp_path / "a.timeline.yaml"
     path.write_text(ILL_FORMED)
     with pytest.raises(FileError) as refused:
@@ -135,7 +135,7 @@ def places(path: Path, text: str) -> list[str]:
     return [problem.where for problem in refused.value.problems]
 
 
-def test_what_no_timeline_has_hides_nothing_of_its_steps(tmp_path: Path) -> None:
+def test_unknown_top_level_key_hides_no_errors_of_steps(tmp_path: Path) -> None:
     steps = ("{inject: xid/97, device: gpu-0}", "{inject: xid/79, device: gpu-9}", "{expect: {helth: Healthy}}")
     text = f"{HEAD}sed: 7\ndescription: 7\ntimeline:\n" + "".join(f"  - {step}\n" for step in steps)
     found = places(tmp_path / "a.timeline.yaml", text)
@@ -167,16 +167,16 @@ def test_what_no_timeline_has_hides_nothing_of_its_steps(tmp_path: Path) -> None
         ("timeline: [{mark: a, fro: 1s}]", "timeline.0.fro: unknown key; did you mean for?"),
     ],
 )
-def test_a_hint_names_what_belongs_in_that_place(text: str, told: str) -> None:
+def test_unknown_key_is_reported_with_the_closest_valid_key(text: str, told: str) -> None:
     assert told in [line.partition(": ")[2] for line in problems(HEAD + text)]
 
 
-def test_an_inventory_that_is_not_there_hides_no_other_name(tmp_path: Path) -> None:
+def test_missing_inventory_hides_no_other_errors(tmp_path: Path) -> None:
     text = HEAD + "use: {policy: foo, inventory: nope}\ntimeline: [{inject: xid/97, device: gpu-9}]\n"
     assert places(tmp_path / "a.timeline.yaml", text) == ["use.inventory", "use.policy", "timeline.0.inject"]
 
 
-def test_what_is_wrong_with_an_inventory_is_told_with_what_is_wrong_with_the_timeline(tmp_path: Path) -> None:
+def test_inventory_errors_are_reported_with_timeline_errors(tmp_path: Path) -> None:
     (tmp_path / "devices.yaml").write_text("format: inventory/v1\ndevices: [{name: A}, {name: b}, {name: b}]\n")
     (path := tmp_path / "a.timeline.yaml").write_text(
         f"{HEAD}use: {{inventory: devices.yaml}}\ntimeline: [{{at: x, mark: a}}]\n"
@@ -190,7 +190,7 @@ def test_what_is_wrong_with_an_inventory_is_told_with_what_is_wrong_with_the_tim
     ]
 
 
-def test_an_ill_formed_step_inside_another_hides_none_beside_it(tmp_path: Path) -> None:
+def test_malformed_nested_step_hides_no_errors_of_other_steps(tmp_path: Path) -> None:
     inner = "[{at: 1x, mark: a}, {recover: rebot, device: gpu-9}]"
     text = f"{HEAD}timeline: [{{repeat: {{times: 1, every: 1s, do: {inner}}}}}, {{parallel: [{inner}]}}]"
     assert places(tmp_path / "a.timeline.yaml", text) == [
@@ -203,7 +203,7 @@ def test_an_ill_formed_step_inside_another_hides_none_beside_it(tmp_path: Path) 
     ]
 
 
-def test_a_document_that_is_no_yaml_hides_none_before_it(tmp_path: Path) -> None:
+def test_invalid_yaml_document_hides_no_errors_of_earlier_documents(tmp_path: Path) -> None:
     text = f"{HEAD}timeline: [{{inject: xid/79, device: gpu-9}}]\n---\na: ["
     assert places(tmp_path / "a.timeline.yaml", text) == ["timeline.0.device", ""]
 
@@ -219,12 +219,12 @@ def test_a_document_that_is_no_yaml_hides_none_before_it(tmp_path: Path) -> None
         ("{mark: a, repeat: 3, at: soon}", ["at", "repeat"]),
     ],
 )
-def test_all_errors_of_a_step_are_told_at_once(tmp_path: Path, step: str, told: list[str]) -> None:
+def test_all_errors_of_a_step_are_reported_together(tmp_path: Path, step: str, told: list[str]) -> None:
     found = places(tmp_path / "a.timeline.yaml", f"{HEAD}timeline: [{step}]")
     assert found == [f"timeline.0.{key}".rstrip(".") for key in told]
 
 
-def test_a_step_with_two_verbs_and_two_times_is_told_both() -> None:
+def test_duplicate_verbs_and_times_of_a_step_are_both_reported() -> None:
     (problem,) = problems(f"{HEAD}timeline: [{{mark: a, reset: true, at: 1s, after: 1s}}]")
     assert ("got mark and reset" in problem or "got reset and mark" in problem, "got at and after" in problem) == (
         True,
@@ -232,7 +232,7 @@ def test_a_step_with_two_verbs_and_two_times_is_told_both() -> None:
     )
 
 
-def test_a_name_that_could_write_to_the_terminal_is_rejected() -> None:
+def test_name_with_terminal_escape_codes_is_rejected() -> None:
     (problem,) = problems('format: fault-timeline/v1\nname: "a\\e[31m"\ntimeline: [{mark: a}]')
     assert problem.startswith("line 2: name: a name must have only printable characters")
 
@@ -271,7 +271,7 @@ USES: list[tuple[dict[str, Any], list[str], set[str]]] = [
 
 
 @given(steps=st.lists(st.sampled_from(STEPS), min_size=1, max_size=5), use=st.sampled_from(USES))
-def test_of_faults_in_a_timeline_each_is_told_that_can_be_told(
+def test_each_detectable_error_is_reported(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[tuple[dict[str, Any], str]],
     use: tuple[dict[str, Any], list[str], set[str]],

@@ -1,4 +1,4 @@
-"""From a timeline to its plan: times, draws, and that it is always the same."""
+"""Plans of timelines: times, random draws, and equal plans for equal seeds."""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def told(actions: Sequence[Action]) -> list[str]:
     return [" ".join(filter(None, (f"{a.at:g}", a.verb, a.device, json.dumps(a.what)))) for a in actions]
 
 
-def test_steps_follow_each_other_at_once_after_a_while_or_at_their_time() -> None:
+def test_steps_are_planned_at_their_time_or_after_the_previous() -> None:
     actions = planned("[{mark: a}, {mark: b, after: 2s}, {mark: c}, {mark: d, at: 1s}, {mark: e}]").actions
     assert told(actions) == ['0 mark "a"', '1 mark "d"', '1 mark "e"', '2 mark "b"', '2 mark "c"']
 
@@ -54,12 +54,12 @@ def test_for_undoes_a_taint_and_a_pod_that_keeps_failing() -> None:
     ]
 
 
-def test_what_the_pod_holds_is_seen_when_it_is_played() -> None:
+def test_device_held_is_not_resolved_in_the_plan() -> None:
     (action,) = planned("[{expect: {device: held, health: Healthy}}]").actions
     assert action.device == "held"
 
 
-def test_the_next_step_comes_when_a_recovery_is_over() -> None:
+def test_next_step_waits_for_the_end_of_a_recovery() -> None:
     steps = "[{recover: {action: reboot, takes: 30s}}, {mark: a}, {recover: {action: reboot, takes: catalogue}}]"
     assert told(planned(steps).actions) == [
         '0 recover {"action": "reboot", "takes": 30.0}',
@@ -68,12 +68,12 @@ def test_the_next_step_comes_when_a_recovery_is_over() -> None:
     ]
 
 
-def test_about_as_many_recoveries_fail_as_their_share_says() -> None:
+def test_fails_sets_the_share_of_failed_recoveries() -> None:
     steps = "[{repeat: {times: 1000, every: 1s, do: [{recover: {action: reboot, fails: 30%}}]}}]"
     assert 250 < sum("fails" in action.what for action in planned(steps).actions) < 350
 
 
-def test_a_fault_may_last_as_long_as_the_catalogue_says() -> None:
+def test_for_catalogue_takes_the_duration_from_the_catalogue() -> None:
     healed = [
         planned("[{inject: thermal/slowdown, device: gpu-0, for: catalogue}]", seed).actions[1] for seed in (1, 1)
     ]
@@ -82,7 +82,7 @@ def test_a_fault_may_last_as_long_as_the_catalogue_says() -> None:
     assert healed[0] == healed[1]
 
 
-def test_after_counts_from_the_end_of_what_lasts() -> None:
+def test_after_counts_from_the_end_of_a_stall() -> None:
     assert told(planned("[{stream: {stall: 5s}}, {mark: a, after: 1s}]").actions) == [
         "0 stream_stall null",
         '5 stream_restore "stall"',
@@ -95,7 +95,7 @@ def test_branches_begin_together_and_the_longest_ends_them() -> None:
     assert told(planned(steps).actions) == ['11 mark "b"', '13 mark "a"', '13 mark "c"']
 
 
-def test_each_round_of_a_repeat_begins_anew() -> None:
+def test_times_in_a_repeat_count_from_each_round() -> None:
     steps = "[{at: 1s, repeat: {times: 2, every: 10s, do: [{mark: a, at: 2s}]}}, {mark: b}]"
     assert told(planned(steps).actions) == ['3 mark "a"', '13 mark "a"', '13 mark "b"']
 
@@ -105,7 +105,7 @@ def test_a_repeat_that_lasts_ends_with_its_time() -> None:
     assert told(planned(steps).actions) == ['0 mark "a"', '1 mark "a"', '2 mark "a"', '3 mark "b"']
 
 
-def test_a_flap_comes_and_goes_and_is_gone_at_its_end() -> None:
+def test_flap_injects_and_clears_its_fault_until_its_end() -> None:
     steps = "[{flap: {device: gpu-0, down: nvlink/link-down, period: 2s, duty: 25%, for: 3s}}]"
     assert [(a.at, a.verb) for a in planned(steps).actions] == [
         (0, "inject"),
@@ -115,14 +115,14 @@ def test_a_flap_comes_and_goes_and_is_gone_at_its_end() -> None:
     ]
 
 
-def test_what_waits_for_a_trigger_counts_from_it_until_a_time_is_named() -> None:
+def test_steps_after_a_trigger_wait_unless_they_have_at() -> None:
     steps = "[{mark: a, when: {calls: 3, method: NodePrepareResources}}, {mark: b, after: 1s}, {mark: c, at: 2s}]"
     triggers = {action.what: (action.at, action.when) for action in planned(steps).actions}
     waits = {"calls": 3, "method": "NodePrepareResources"}
     assert triggers == {"a": (0, waits), "b": (1, waits), "c": (2, None)}
 
 
-def test_what_is_always_done_has_a_time_of_its_own() -> None:
+def test_always_steps_start_at_time_0() -> None:
     end = planned("[{mark: a, at: 9s}]", always="[{driver: start}, {reset: true, after: 1s}]").always
     assert told(end) == ["0 start null", "1 reset null"]
 
@@ -132,7 +132,7 @@ def test_a_pick_draws_different_devices() -> None:
     assert sorted(picked) == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
 
 
-def test_about_as_many_steps_happen_as_their_probability_says() -> None:
+def test_probability_sets_the_share_of_planned_steps() -> None:
     steps = "[{repeat: {times: 1000, every: 1s, do: [{mark: a, probability: 80%}]}}]"
     assert 750 < len(planned(steps).actions) < 850
 
@@ -148,7 +148,7 @@ def test_a_step_that_is_put_in_between_changes_no_other(seed: int, where: int, s
     assert [(a.at, a.device) for a in after.actions if a.verb == "inject"] == [(a.at, a.device) for a in before.actions]
 
 
-def test_another_seed_is_another_plan_and_the_same_seed_the_same() -> None:
+def test_equal_seeds_give_equal_plans_and_other_seeds_other_plans() -> None:
     hashes = [planned(f"[{DRAWS}, {DRAWS}]", seed).hash for seed in (1, 1, 2)]
     assert hashes[0] == hashes[1] != hashes[2]
 
@@ -172,9 +172,7 @@ FROZEN = ['1.868 inject gpu-2 "xid/79"', '8.127 inject gpu-3 "xid/79"']
         ("[{mark: a}, {repeat: {times: 999, every: 0s, do: [{mark: a}]}}]", "a plan must have at most 500 actions"),
     ],
 )
-def test_a_step_that_cannot_be_planned_is_told_with_its_place(
-    steps: str, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unplannable_step_is_reported_with_its_path(steps: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "MOST", 500)
     with pytest.raises(PlanError) as error:
         planned(steps)

@@ -1,4 +1,4 @@
-"""Plans on a stage: their times, their expectations, and the reset at the end."""
+"""Played plans: action times, expectations, and the reset at the end."""
 
 import asyncio
 
@@ -72,38 +72,38 @@ async def test_a_plan_is_played_at_its_times() -> None:
     assert stage.log == [(1, "mark a"), (3, "mark b"), (3, "reset None")]
 
 
-async def test_twice_as_fast_takes_half_the_time() -> None:
+async def test_speed_2_halves_the_action_times() -> None:
     stage = Rehearsal()
     await play(planned("[{mark: a, at: 1s}, {mark: b, after: 2s}]"), stage, speed=2)
     assert stage.log == [(0.5, "mark a"), (1.5, "mark b")]
 
 
-async def test_what_is_late_for_an_expectation_is_done_at_once_and_the_rest_at_its_time() -> None:
+async def test_overdue_steps_run_at_once_after_a_slow_expectation() -> None:
     stage = Rehearsal(takes=3)
     await play(planned("[{expect: {health: Healthy}}, {mark: a, at: 1s}, {mark: b, at: 5s}]"), stage)
     assert stage.log == [(3, "expect Healthy"), (3, "mark a"), (5, "mark b")]
 
 
-async def test_what_has_to_hold_is_looked_at_when_its_time_is_over() -> None:
+async def test_holds_is_checked_at_the_end_of_its_duration() -> None:
     stage = Rehearsal(takes=1)
     await play(planned("[{expect: {health: Healthy}, holds: 10s}, {mark: a, at: 2s}]"), stage)
     assert stage.log == [(1, "expect Healthy"), (2, "mark a"), (11, "held Healthy")]
 
 
-async def test_the_next_step_waits_until_what_has_to_hold_has_held() -> None:
+async def test_next_step_waits_for_the_end_of_holds() -> None:
     stage = Rehearsal(takes=1)
     steps = "[{expect: {health: Healthy}, holds: 10s}, {mark: a}, {mark: b, after: 2s}]"
     await play(planned(steps), stage, speed=2)
     assert stage.log == [(1, "expect Healthy"), (6, "held Healthy"), (6, "mark a"), (6, "mark b")]
 
 
-async def test_what_has_to_hold_at_the_end_is_looked_at_too() -> None:
+async def test_holds_is_checked_in_always_steps() -> None:
     stage = Rehearsal()
     await play(planned("[{mark: a}]", "[{expect: {health: Healthy}, holds: 4s}, {reset: true}]"), stage)
     assert stage.log == [(0, "mark a"), (0, "expect Healthy"), (4, "held Healthy"), (4, "reset None")]
 
 
-async def test_whatever_fails_everything_is_healed() -> None:
+async def test_always_steps_run_after_a_failed_step() -> None:
     stage = Rehearsal(fails_at="mark a")
     story = planned("[{driver: crash}, {mark: a, at: 1s}, {mark: b}]", "[{mark: a}, {driver: start}, {reset: true}]")
     with pytest.raises(AssertionError, match="mark a"):
@@ -111,7 +111,7 @@ async def test_whatever_fails_everything_is_healed() -> None:
     assert [text for _, text in stage.log] == ["crash None", "start None", "reset None"]
 
 
-async def test_what_fails_at_the_end_does_not_hide_what_failed_before() -> None:
+async def test_errors_of_always_steps_do_not_hide_the_first_error() -> None:
     class Broken(Rehearsal):
         """A stage on which nothing can be done."""
 
@@ -137,7 +137,7 @@ class LongWait(Rehearsal):
         await super().passes(seconds)
 
 
-async def test_whoever_cancels_a_story_leaves_a_healed_stage() -> None:
+async def test_cancelled_timeline_runs_its_always_steps() -> None:
     stage = LongWait()
     story = planned("[{when: {calls: 1}, mark: never}, {at: 1s, mark: a}, {at: 1h, mark: late}]", "[{reset: true}]")
     playing = asyncio.create_task(play(story, stage))
@@ -147,21 +147,21 @@ async def test_whoever_cancels_a_story_leaves_a_healed_stage() -> None:
     assert [text for _, text in stage.log] == ["mark a", "reset None"]
 
 
-async def test_what_waits_for_a_trigger_counts_from_it() -> None:
+async def test_steps_after_a_trigger_run_in_order() -> None:
     stage = Rehearsal()
     stage.happened.set()
     await play(planned("[{when: {seen: Unhealthy}, mark: a}, {mark: b, after: 2s}, {mark: c, at: 9s}]"), stage)
     assert [text for _, text in stage.log] == ["mark a", "mark b", "mark c"]
 
 
-async def test_what_has_happened_by_the_end_is_not_left_out() -> None:
+async def test_triggered_last_step_is_played() -> None:
     stage = Rehearsal()
     stage.happened.set()
     assert await play(planned("[{mark: a}, {when: {seen: Unhealthy}, mark: b}]"), stage) == ()
     assert [text for _, text in stage.log] == ["mark a", "mark b"]
 
 
-async def test_what_waited_in_vain_is_left_out_and_told() -> None:
+async def test_untriggered_steps_are_skipped_and_returned() -> None:
     stage = Rehearsal()
     left = await play(planned("[{when: {seen: Unhealthy}, mark: a}, {mark: b, after: 2s}, {mark: c, at: 9s}]"), stage)
     assert ([action.what for action in left], stage.log) == (["a", "b"], [(9, "mark c")])
@@ -180,6 +180,6 @@ async def test_a_trigger_cuts_a_long_wait_short() -> None:
     assert stage.log == [(0, "mark a")]
 
 
-async def test_a_speed_of_nothing_is_refused() -> None:
+async def test_speed_0_is_rejected() -> None:
     with pytest.raises(ValueError, match="speed"):
         await play(planned("[{mark: a}]"), Rehearsal(), speed=0)

@@ -1,4 +1,4 @@
-"""Rolling updates of a fake driver, told in this process and at the other end of a stream."""
+"""Rolling updates of a fake driver, controlled in this process or over a stream."""
 
 import asyncio
 
@@ -234,7 +234,7 @@ async def test_newer_instance_that_cannot_publish_ends_and_the_older_one_continu
     assert await older_goes_on(driver, rig)
 
 
-async def test_where_no_kubelet_has_registered_the_older_instance_none_is_waited_for(rig: Rig) -> None:
+async def test_upgrade_of_an_unregistered_driver_does_not_wait_for_registration(rig: Rig) -> None:
     driver = rig.here()
     await driver.start()
     await asyncio.wait_for(driver.upgrade(0), PATIENCE)

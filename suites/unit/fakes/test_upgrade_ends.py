@@ -37,7 +37,7 @@ class Watched(FakeDriver):
 
 
 @pytest.mark.parametrize("end", ["stop", "retire", "crash"])
-async def test_an_older_instance_that_was_ended_in_an_upgrade_is_let_go_by_the_next_start(rig: Rig, end: str) -> None:
+async def test_next_start_releases_the_older_instance_of_an_ended_upgrade(rig: Rig, end: str) -> None:
     driver = Watched(rig)
     await driver.start()
     upgrading = asyncio.create_task(driver.upgrade(60.0))
@@ -69,7 +69,7 @@ async def test_cancelled_caller_does_not_cancel_the_upgrade(rig: Rig) -> None:
     assert await until(lambda: rig.sockets() == NEWER_SOCKETS, PATIENCE)
 
 
-async def test_a_folder_that_was_there_before_stays(rig: Rig) -> None:
+async def test_existing_folder_is_kept_after_retirement(rig: Rig) -> None:
     (rig.root / "data").mkdir()
     driver = rig.here()
     await driver.start()

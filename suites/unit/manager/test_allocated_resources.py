@@ -1,4 +1,4 @@
-"""What a pod's whole status says of its devices: regular containers, init containers, and what no container uses."""
+"""Devices in a whole Pod status: regular containers, init containers, and unused devices."""
 
 import pytest
 
@@ -50,14 +50,14 @@ async def test_releases_show_regular_containers_alone(
     assert names(node.manager.allocated_resources_status("pod", uses)) == (containers, [])
 
 
-async def test_all_of_it_is_kept_when_the_claims_are_given_back(node: Node) -> None:
+async def test_allocated_resources_status_is_kept_after_unprepare(node: Node) -> None:
     uses = await used_everywhere(node)
     before = node.manager.allocated_resources_status("pod", uses)
     await node.manager.unprepare("pod")
     assert node.manager.allocated_resources_status("pod", uses) == before
 
 
-async def test_none_of_it_is_shown_with_the_gate_off(make_node: MakeNode) -> None:
+async def test_disabled_gate_gives_an_empty_allocated_resources_status(make_node: MakeNode) -> None:
     node = make_node(KEP, Gates(False, False))
     await node.start()
     uses = await used_everywhere(node)

@@ -1,4 +1,4 @@
-"""The holders of devices, the choice of devices, and their file."""
+"""Device allocations: holders of devices, choice of devices, and the allocations file."""
 
 import json
 from typing import Any
@@ -20,26 +20,26 @@ def held(pod: str, *devices: str, resource: str = GPU) -> Allocation:
     return Allocation(pod, "main", resource, devices, Grant())
 
 
-def test_what_an_ended_pod_holds_is_taken_back_when_devices_are_wanted() -> None:
+def test_free_ended_releases_devices_of_ended_pods() -> None:
     allocations = Allocations([held("a", "0"), held("b", "1")])
     allocations.end("a")
     before = allocations.in_use(GPU)
     assert (before, allocations.free_ended(), allocations.in_use(GPU)) == ({"0", "1"}, True, {"1"})
 
 
-def test_the_holders_of_a_device_are_those_of_its_resource() -> None:
+def test_holders_are_looked_up_by_resource_and_device_id() -> None:
     allocations = Allocations([held("a", "0", resource=NIC), held("b", "0", "1")])
     assert [allocations.holders(GPU, {name}) for name in "02"] == [{"b"}, set()]
 
 
-def test_a_release_that_asks_for_the_id_alone_finds_the_first_pod() -> None:
+def test_holder_lookup_by_id_alone_returns_the_first_pod() -> None:
     allocations = Allocations([held("a", "0", resource=NIC), held("b", "0", "1")])
     assert allocations.holders(GPU, {"0", "1"}, by_resource=False) == {"a", "b"}
     assert allocations.holders(GPU, {"0"}, by_resource=False) == {"a"}
 
 
 @given(st.lists(st.text(), unique=True), st.integers(0, 8), st.lists(st.text()))
-def test_so_many_different_ones_are_chosen_and_the_preferred_ones_first(
+def test_choose_returns_distinct_available_devices_with_preferred_ones_first(
     available: list[str], count: int, preferred: list[str]
 ) -> None:
     if len(available) < count:
@@ -59,7 +59,7 @@ ALLOCATIONS = st.builds(
 
 
 @given(st.lists(ALLOCATIONS, max_size=4))
-def test_allocations_come_back_from_the_file_as_they_were(allocations: list[Allocation]) -> None:
+def test_allocations_round_trip_through_the_file(allocations: list[Allocation]) -> None:
     data = json.loads(json.dumps(dump_allocations(allocations, [GPU])))
     assert load_allocations(data) == (allocations, [GPU])
 
@@ -79,7 +79,9 @@ GOOD = {"pod_uid": "p", "container": "c", "resource": GPU, "devices": ["0"], "gr
         ({**GOOD, "container": "\ud800"}, "invalid Unicode text"),
     ],
 )
-def test_a_wrong_allocation_costs_itself_alone(wrong: Any, complaint: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_allocation_is_ignored_and_others_are_loaded(
+    wrong: Any, complaint: str, caplog: pytest.LogCaptureFixture
+) -> None:
     found, resources = load_allocations({"allocations": [wrong, GOOD], "resources": ["cpu", GPU, 1]})
     assert ([allocation.pod_uid for allocation in found], resources) == (["p"], [GPU])
     (line,) = lines(caplog, "")
@@ -89,7 +91,7 @@ def test_a_wrong_allocation_costs_itself_alone(wrong: Any, complaint: str, caplo
     assert complaint in line
 
 
-def test_what_a_file_says_is_told_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_file_content_is_logged_in_one_printable_line(caplog: pytest.LogCaptureFixture) -> None:
     load_allocations(
         {"allocations": [{**GOOD, "grant": {"envs": {"a\nERROR" * 1000: 1}}}], "resources": ["\x1b" * 1000]}
     )
@@ -98,7 +100,7 @@ def test_what_a_file_says_is_told_in_a_line(caplog: pytest.LogCaptureFixture) ->
 
 
 @pytest.mark.parametrize("data", [{"allocations": 1}, {"odd": []}, {"allocations": None}])
-def test_a_file_of_another_shape_is_told_once(data: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_file_with_invalid_structure_is_logged_once(data: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert load_allocations(data) == ([], [])
     told = "checkpoint device_plugin_allocations: ignoring 2 invalid entries, the first: allocations must be a list"
     assert lines(caplog, "") == [told]
@@ -111,7 +113,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["allocations", "resources"]), JSON))
-def test_whatever_the_file_holds_it_is_loaded(data: Any) -> None:
+def test_any_file_content_loads_without_an_error(data: Any) -> None:
     allocations, resources = load_allocations(data)
     assert all(isinstance(found, Allocation) for found in allocations)
     assert all(is_extended_resource(name) for name in resources)
@@ -139,5 +141,5 @@ def test_whatever_the_file_holds_it_is_loaded(data: Any) -> None:
         ("e" * 245 + "/gpu", False),
     ],
 )
-def test_the_names_of_extended_resources(name: str, is_one: bool) -> None:
+def test_extended_resource_names_are_validated(name: str, is_one: bool) -> None:
     assert is_extended_resource(name) is is_one

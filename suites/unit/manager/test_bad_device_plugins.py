@@ -1,4 +1,4 @@
-"""What a broken device plugin costs: one line in the log, or one sentence to it, and its own devices."""
+"""A broken device plugin affects only its own devices and causes one log line or one error."""
 
 import asyncio
 from typing import Any
@@ -49,7 +49,7 @@ GOOD = "good.example.com/gpu"
     ],
     ids=range(12),
 )
-async def test_a_registration_that_cannot_be_is_refused_in_words(
+async def test_invalid_registration_is_rejected_with_a_reason(
     node: Node, request_: Any, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert told in await call_register(node, **request_)
@@ -57,12 +57,12 @@ async def test_a_registration_that_cannot_be_is_refused_in_words(
     assert (told in line, node.manager.amounts()) == (True, {})
 
 
-async def test_a_plugin_behind_whose_endpoint_nobody_is_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plugin_with_an_unreachable_endpoint_is_rejected(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_plugin, "DIAL_LIMIT", 0.2)
     assert await call_register(node) == f"device plugin {RESOURCE} at odd.sock: no answer within 0.2 s"
 
 
-async def test_a_plugin_that_gives_no_options_is_refused(node: Node) -> None:
+async def test_plugin_without_get_options_is_rejected(node: Node) -> None:
     plugin = OddDevicePlugin()
     methods = plugin.methods
     methods.pop(GET_OPTIONS)
@@ -72,7 +72,7 @@ async def test_a_plugin_that_gives_no_options_is_refused(node: Node) -> None:
     assert told.startswith(f"device plugin {RESOURCE} at odd.sock: its options failed: UNIMPLEMENTED")
 
 
-async def test_one_that_hangs_holds_up_no_other(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_plugin_does_not_delay_other_plugins(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_plugin, "DIAL_LIMIT", 60.0)
     hanging = asyncio.create_task(call_register(node))
     await run_plugin(node, GOOD)
@@ -90,7 +90,7 @@ async def test_one_that_hangs_holds_up_no_other(node: Node, monkeypatch: pytest.
     ],
     ids=["bytes", "no UTF-8", "over 4 MiB"],
 )
-async def test_a_list_that_cannot_be_read_is_the_end_of_the_plugin(
+async def test_unreadable_list_ends_the_plugin_until_it_registers_again(
     node: Node, said: Any, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await run_plugin(node, GOOD)
@@ -104,13 +104,13 @@ async def test_a_list_that_cannot_be_read_is_the_end_of_the_plugin(
     assert node.manager.amounts() == {GOOD: Amount(2, 2), RESOURCE: Amount(1, 0)}
 
 
-async def test_ids_that_are_there_twice_are_told_of(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+async def test_duplicate_device_ids_are_logged(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     await run_odd(node, of("a", "a", "b"))
     await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(2, 2))
     assert lines(caplog, "") == [f"device plugin {RESOURCE} at odd.sock lists 1 ids twice; the later of two counts"]
 
 
-async def test_odd_ids_are_ids(node: Node) -> None:
+async def test_unusual_device_ids_are_accepted(node: Node) -> None:
     names = ("", "a/b\nc", "x" * 10_000, "健康")
     await run_odd(node, of(*names))
     await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(4, 4))
@@ -118,7 +118,7 @@ async def test_odd_ids_are_ids(node: Node) -> None:
     assert set(health(node, "pod")) == set(names)
 
 
-async def test_a_flood_of_lists_ends_with_the_last(node: Node) -> None:
+async def test_last_list_of_a_flood_applies(node: Node) -> None:
     plugin = await run_odd(node, of("a"))
     await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
     await run_pod(node, "pod")
@@ -137,7 +137,7 @@ async def not_admitted(node: Node) -> str:
     return str(refused.value)
 
 
-async def test_a_plugin_that_dies_while_it_allocates(node: Node) -> None:
+async def test_plugin_crash_during_allocate_rejects_the_pod(node: Node) -> None:
     plugin = OddDevicePlugin(of("a"))
     served = await serve(node, plugin)
     assert await call_register(node) == ""
@@ -149,7 +149,7 @@ async def test_a_plugin_that_dies_while_it_allocates(node: Node) -> None:
     assert (await dying).startswith(f"device plugin {RESOURCE} at odd.sock: Allocate failed: ")
 
 
-async def test_a_plugin_that_never_answers(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_allocate_without_an_answer_times_out(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_plugin, "CALL_LIMIT", 0.3)
     plugin = await run_odd(node, of("a"))
     await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
@@ -164,7 +164,7 @@ async def test_a_plugin_that_never_answers(node: Node, monkeypatch: pytest.Monke
         (b"\x0a\xff", "Allocate failed: "),
     ],
 )
-async def test_an_answer_that_is_none(node: Node, answer: Any, why: str) -> None:
+async def test_empty_or_malformed_allocate_response_rejects_the_pod(node: Node, answer: Any, why: str) -> None:
     plugin = await run_odd(node, of("a"))
     await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
 
@@ -175,14 +175,14 @@ async def test_an_answer_that_is_none(node: Node, answer: Any, why: str) -> None
     assert (await not_admitted(node)).startswith(f"device plugin {RESOURCE} at odd.sock: {why}")
 
 
-async def test_a_refusal_to_allocate_is_the_pods_reason(node: Node) -> None:
+async def test_allocate_error_is_reported_as_the_pods_reason(node: Node) -> None:
     plugin = await run_odd(node, of("a"))
     await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
     plugin.answer = lambda request, context: context.abort(grpc.StatusCode.INTERNAL, "the bus is on fire")
     assert (await not_admitted(node)).endswith("INTERNAL: the bus is on fire")
 
 
-async def test_a_pre_start_that_fails_says_why(node: Node) -> None:
+async def test_failed_pre_start_raises_an_error_with_the_reason(node: Node) -> None:
     plugin = OddDevicePlugin(of("a"))
     plugin.options = GET_OPTIONS.response(pre_start_required=True)
     await serve(node, plugin)
@@ -193,7 +193,7 @@ async def test_a_pre_start_that_fails_says_why(node: Node) -> None:
         await node.manager.pre_start("pod", "main")
 
 
-async def test_a_plugin_that_is_found_and_is_no_device_plugin_is_told_so(node: Node) -> None:
+async def test_discovered_plugin_with_invalid_version_or_name_is_rejected(node: Node) -> None:
     odd = await node.run_odd(type="DevicePlugin", name=RESOURCE, supported_versions=["v1"])
     assert odd.told[0] == (False, "version must be v1beta1, got ['v1']")
     other = await make_second(node, name="cpu")
@@ -209,7 +209,7 @@ async def make_second(node: Node, name: str) -> Any:
     return plugin
 
 
-async def test_sockets_of_before_the_start_are_removed_and_files_are_not(make_node: MakeNode) -> None:
+async def test_start_removes_old_sockets_and_keeps_files(make_node: MakeNode) -> None:
     node = make_node()
     plugin = plugin_of(node)
     folder = node.root / "device-plugins"
@@ -220,7 +220,7 @@ async def test_sockets_of_before_the_start_are_removed_and_files_are_not(make_no
 
 
 @pytest.mark.parametrize("content", ["", "null", "[]", "{", '{"allocations": 1, "resources": [1]}', "\xff"])
-async def test_whatever_the_checkpoint_is_the_node_starts(make_node: MakeNode, content: str) -> None:
+async def test_node_starts_with_any_checkpoint_content(make_node: MakeNode, content: str) -> None:
     node = make_node()
     (node.root / ALLOCATIONS_FILE).write_text(content, encoding="latin-1")
     await node.start()
@@ -229,7 +229,7 @@ async def test_whatever_the_checkpoint_is_the_node_starts(make_node: MakeNode, c
     assert health(node, "pod") == {"gpu-0": "Healthy"}
 
 
-async def test_a_folder_that_cannot_be_used_costs_kubelet_sock_alone(
+async def test_unusable_device_plugin_directory_disables_only_kubelet_sock(
     make_node: MakeNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = make_node()

@@ -1,4 +1,4 @@
-"""What a broken plugin costs: one line in the log and its own devices; then it is tried again."""
+"""A broken plugin affects only its own devices, causes one log line, and is retried."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,7 @@ async def test_garbage(node: Node, payload: str, caplog: pytest.LogCaptureFixtur
     await recovers(node, caplog, f"{len(payload) // 2} bytes")
 
 
-async def test_a_report_larger_than_the_profile_takes(
+async def test_report_over_the_size_limit_ends_and_retries_the_stream(
     make_node: Callable[[Profile], Node], caplog: pytest.LogCaptureFixture
 ) -> None:
     node = make_node(replace(KEP, largest_report=100_000))
@@ -73,7 +73,7 @@ async def test_a_report_larger_than_the_profile_takes(
     await recovers(node, caplog, "RESOURCE_EXHAUSTED: ")
 
 
-async def test_a_message_that_is_no_report_but_could_be_one_is_a_report(node: Node) -> None:
+async def test_empty_message_and_unknown_fields_are_valid_reports(node: Node) -> None:
     driver = await two_drivers(node)
     await driver.stream_send("")
     await driver.stream_send("1a0161")  # an unknown field
@@ -81,7 +81,7 @@ async def test_a_message_that_is_no_report_but_could_be_one_is_a_report(node: No
     await node.shows("pod", gpu_0="Unhealthy: still there")
 
 
-async def test_a_plugin_with_too_many_devices_is_told_of_once_for_its_stream(
+async def test_too_many_devices_of_a_driver_are_logged_once(
     make_node: MakeNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = make_node(replace(V1_37, devices_per_driver=2))
@@ -94,7 +94,7 @@ async def test_a_plugin_with_too_many_devices_is_told_of_once_for_its_stream(
     assert lines(caplog, "") == [f"driver {DRIVER} reports too many devices, ignoring 2"]
 
 
-async def test_a_plugin_that_floods_holds_up_no_other(any_node: Node, caplog: pytest.LogCaptureFixture) -> None:
+async def test_flood_of_reports_does_not_delay_other_plugins(any_node: Node, caplog: pytest.LogCaptureFixture) -> None:
     driver = await two_drivers(any_node)
     every = [DeviceHealth("node-a", f"gpu-{number}", Health.HEALTHY) for number in range(20)]
     for number in range(300):
@@ -108,7 +108,7 @@ async def test_a_plugin_that_floods_holds_up_no_other(any_node: Node, caplog: py
 
 
 @pytest.mark.parametrize(("profile", "times"), [(KEP, 2), (V1_37, 4)], ids=["kep", "v1.37"])
-async def test_a_device_that_a_report_names_twice_is_as_it_says_last_and_told_of_once_or_in_1_37_for_each_word(
+async def test_duplicate_device_in_a_report_notifies_once_in_kep_only(
     make_node: MakeNode, profile: Profile, times: int
 ) -> None:
     node = make_node(profile)
@@ -163,7 +163,9 @@ async def serve_until_closed(node: Node, serve: Any, path: Path) -> None:
     node.on_close(close)
 
 
-async def test_a_plugin_that_dies_in_the_middle_of_a_message(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+async def test_connection_cut_mid_message_shows_unknown_and_is_retried(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
     driver = node.driver(registry_dir=str(node.root))
     await driver.start()
     wire = Cut(driver.endpoint, after=20_000)
@@ -184,7 +186,7 @@ async def test_a_plugin_that_dies_in_the_middle_of_a_message(node: Node, caplog:
     await node.shows("pod", gpu_0="Healthy")
 
 
-async def test_a_plugin_that_never_reads_costs_its_own_pods_alone(
+async def test_plugin_that_never_reads_affects_only_its_own_pods(
     any_node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = any_node.root / "deaf.sock"
@@ -203,7 +205,7 @@ async def test_a_plugin_that_never_reads_costs_its_own_pods_alone(
     assert lines(caplog, "") == [f"health stream of plugin odd.example.com at deaf.sock: {why}"]
 
 
-async def test_a_plugin_that_stalls_costs_its_own_pods_alone(
+async def test_stalled_plugin_affects_only_its_own_pods(
     any_node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stalled = await any_node.run_odd()
@@ -224,7 +226,7 @@ async def other_server(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     writer.close()
 
 
-async def test_a_socket_that_is_not_a_plugins(
+async def test_socket_with_another_protocol_is_logged_and_retried(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "DIAL_LIMIT", 1.0)
@@ -235,7 +237,9 @@ async def test_a_socket_that_is_not_a_plugins(
 
 
 @pytest.mark.parametrize("method", [GET_INFO, NOTIFY_REGISTRATION], ids=lambda method: method.path.rpartition("/")[2])
-async def test_a_registration_that_answers_garbage(node: Node, method: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_malformed_registration_response_is_logged_and_others_register(
+    node: Node, method: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     async def garbage(request: Any, context: Any) -> bytes:
         return b"\x0a\xff"
 
@@ -255,13 +259,15 @@ async def test_a_registration_that_answers_garbage(node: Node, method: Any, capl
     ],
     ids=["relative", "too long", "zero byte"],
 )
-async def test_an_endpoint_that_no_socket_can_have(node: Node, endpoint: str, reason: str) -> None:
+async def test_invalid_endpoint_is_rejected_with_a_reason(node: Node, endpoint: str, reason: str) -> None:
     odd = await node.run_odd(endpoint=endpoint, supported_versions=HEALTH)
     assert [ok for ok, _ in odd.told] == [False]
     assert odd.told[0][1].startswith(reason)
 
 
-async def test_a_registration_socket_whose_path_is_too_long(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+async def test_too_long_registration_socket_path_is_logged_and_retried(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = node.registry / ("x" * 100)
     folder.mkdir()
     with socket.socket(socket.AF_UNIX) as far, contextlib.chdir(folder):
@@ -270,7 +276,7 @@ async def test_a_registration_socket_whose_path_is_too_long(node: Node, caplog: 
     assert lines(caplog, "")[0].endswith("; trying again")
 
 
-async def test_odd_characters_in_paths_harm_nothing(node: Node) -> None:
+async def test_unusual_characters_in_paths_are_accepted(node: Node) -> None:
     await node.run_driver(registry_dir=str(node.registry / "100%20?#"), data_dir=str(node.root / "with é\n"))
     await node.run_pod("pod", await node.claim("gpus", "gpu-0"))
     await node.shows("pod", gpu_0="Healthy")

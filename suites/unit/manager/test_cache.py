@@ -65,7 +65,7 @@ def test_device_has_the_last_reported_health_and_message(story: Story) -> None:
     assert (story.cache.read(A, 2), story.cache.read(B, 2)) == (SICK, HEALTHY)
 
 
-def test_a_device_reported_twice_in_one_report_reads_as_the_last_says(story: Story) -> None:
+def test_last_entry_of_a_device_in_one_report_applies(story: Story) -> None:
     story.told(0, says(A), says(A, "Unhealthy", "xid 79"))
     assert story.cache.read(A, 0) == SICK
 
@@ -163,20 +163,20 @@ def test_kep_keeps_a_stale_device_as_unknown_and_1_37_removes_it(kep: Story, v1_
     assert v1_37.known() == {}
 
 
-def test_a_stale_device_that_recovers_is_told_by_the_kep_and_not_by_1_37(kep: Story, v1_37: Story) -> None:
+def test_recovery_of_stale_device_is_notified_in_the_kep_only(kep: Story, v1_37: Story) -> None:
     for story in (kep, v1_37):
         story.told(0, says(A))
     assert (kep.told(31, says(A)), v1_37.told(31, says(A))) == ({A}, set())
     assert (kep.cache.read(A, 31), v1_37.cache.read(A, 31)) == (HEALTHY, HEALTHY)
 
 
-def test_a_stale_device_that_reports_itself_unknown_has_not_recovered(kep: Story) -> None:
+def test_stale_device_that_reports_unknown_is_not_notified(kep: Story) -> None:
     kep.told(0, says(A, "Unknown"))
     assert kep.told(31, says(A, "Unknown")) == set()
 
 
 @pytest.mark.parametrize("names", [("", ""), ("node-b", "no such device"), ("a/b", "c")])
-def test_any_names_are_taken(story: Story, names: tuple[str, str]) -> None:
+def test_unusual_device_names_are_accepted(story: Story, names: tuple[str, str]) -> None:
     odd = DeviceId(A.driver, *names)
     assert story.told(0, says(odd)) == {odd}
     assert story.cache.read(odd, 0) == HEALTHY
@@ -186,7 +186,7 @@ SPLITS = [DeviceId("d", "a/b", "c"), DeviceId("d", "a", "b/c")]
 """Two devices of one name where pool and device are joined by a slash (B-30)."""
 
 
-def test_slashes_in_names_make_two_devices_one_in_1_37_alone(kep: Story, v1_37: Story) -> None:
+def test_1_37_merges_devices_whose_joined_names_are_equal(kep: Story, v1_37: Story) -> None:
     for story in (kep, v1_37):
         story.told(0, says(SPLITS[0]), says(SPLITS[1], "Unhealthy", "xid 79"), driver="d")
     assert [kep.cache.read(device, 0) for device in SPLITS] == [HEALTHY, SICK]
@@ -194,7 +194,7 @@ def test_slashes_in_names_make_two_devices_one_in_1_37_alone(kep: Story, v1_37: 
 
 
 @pytest.mark.parametrize("device", SPLITS)
-def test_who_is_told_of_such_a_device_is_who_has_what_the_driver_named(v1_37: Story, device: DeviceId) -> None:
+def test_notification_names_the_merged_device_as_the_driver_reported_it(v1_37: Story, device: DeviceId) -> None:
     assert v1_37.told(0, says(device), driver="d") == {device}
     assert v1_37.told(31, driver="d") == {device}
 
@@ -209,9 +209,7 @@ def test_who_is_told_of_such_a_device_is_who_has_what_the_driver_named(v1_37: St
         (2**63 - 1, 1e-9),
     ],
 )
-def test_a_timeout_that_nanoseconds_cannot_hold_is_another_one_in_1_37_alone(
-    kep: Story, v1_37: Story, timeout: int, seconds: float
-) -> None:
+def test_timeout_overflows_nanoseconds_in_1_37_only(kep: Story, v1_37: Story, timeout: int, seconds: float) -> None:
     for story in (kep, v1_37):
         story.told(0, says(A, timeout=timeout))
     assert (kep.known()[A].timeout, v1_37.known()[A].timeout) == (float(timeout), seconds)
@@ -243,7 +241,7 @@ def test_limit_is_16384_devices_per_driver_in_1_37_and_none_in_the_kep(kep: Stor
     assert v1_37.cache.update("other", report[:1], 0).refused == 0
 
 
-def test_an_empty_report_refreshes_nothing_and_finds_the_stale(story: Story) -> None:
+def test_empty_report_renews_no_device_and_notifies_stale_devices(story: Story) -> None:
     story.told(0, says(A))
     assert (story.told(30), story.told(31)) == (set(), {A})
 
@@ -276,9 +274,7 @@ def test_a_change_makes_the_checkpoint_out_of_date(profile: Profile) -> None:
     assert dirty == [True, False, True, False]
 
 
-def test_heartbeats_are_in_the_checkpoint_before_half_a_timeout_has_passed_unless_in_1_37(
-    kep: Story, v1_37: Story
-) -> None:
+def test_checkpoint_is_due_after_half_the_timeout_except_1_37(kep: Story, v1_37: Story) -> None:
     for story in (kep, v1_37):
         story.told(1, says(A), says(B, timeout=60))
     assert kep.cache.update(A.driver, (says(A), says(B, timeout=60)), 3).renew_by == 1 + 30 / 2
@@ -286,12 +282,12 @@ def test_heartbeats_are_in_the_checkpoint_before_half_a_timeout_has_passed_unles
     assert v1_37.cache.update(A.driver, (says(A),), 3).renew_by == math.inf
 
 
-def test_the_longest_timeout_stays_the_same_one(story: Story) -> None:
+def test_maximum_timeout_repeated_is_not_a_change(story: Story) -> None:
     story.told(0, says(A, timeout=2**63 - 1))
     assert story.told(1, says(A, timeout=2**63 - 1)) == set()
 
 
-def test_forgetting_a_device_nobody_is_told_of_makes_the_checkpoint_out_of_date(story: Story) -> None:
+def test_expiry_without_a_notification_marks_the_checkpoint_dirty(story: Story) -> None:
     story.told(0, says(A, "Unknown"))
     update = story.cache.update(A.driver, (), 31)
     assert (update.changed, update.dirty) == (frozenset(), True)
@@ -358,7 +354,7 @@ class Model:
         return told
 
 
-def test_names_that_a_driver_uses_no_more_do_not_pile_up(story: Story) -> None:
+def test_entries_of_unused_device_names_are_removed(story: Story) -> None:
     for number in range(100):
         story.told(number * 31, says(replace(A, device=f"gpu-{number}")))
     assert len(story.known()) <= 3
@@ -379,7 +375,9 @@ REPORTS = st.lists(
 
 @every_profile
 @given(steps=st.lists(st.tuples(st.integers(0, 70), REPORTS | st.none()), max_size=12))
-def test_any_story_goes_as_the_model_says(profile: Profile, steps: list[tuple[int, list[DeviceHealth] | None]]) -> None:
+def test_cache_equals_the_model_for_any_sequence_of_reports(
+    profile: Profile, steps: list[tuple[int, list[DeviceHealth] | None]]
+) -> None:
     now, story, model = 0, Story(profile), Model(profile)
     for pause, report in steps:
         now += pause

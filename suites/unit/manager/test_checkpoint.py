@@ -1,4 +1,4 @@
-"""The manager's files: what they look like, and what a broken one costs."""
+"""Checkpoint files of the manager: format, and effect of broken files."""
 
 import json
 import subprocess
@@ -84,7 +84,7 @@ def test_written_checkpoint_is_read_back(tmp_path_factory: pytest.TempPathFactor
     assert file.read() == data
 
 
-def test_a_write_replaces_the_file_as_a_whole_for_its_owner_alone(file: Checkpoint) -> None:
+def test_write_replaces_the_file_atomically_with_mode_0600(file: Checkpoint) -> None:
     file.write({"old": "x" * 1000})
     with file.path.open() as reader:
         file.write({"new": 1})
@@ -115,7 +115,7 @@ def test_missing_file_is_an_empty_checkpoint_without_a_warning(
     ],
     ids=["empty", "null", "list", "text", "truncated", "no text", "zeros", "deep", "a number without end"],
 )
-def test_a_file_that_cannot_be_used_is_empty_and_said_so_once(
+def test_unusable_file_reads_as_empty_and_is_logged_once(
     file: Checkpoint, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     file.path.write_bytes(content)
@@ -132,14 +132,18 @@ def test_any_content_reads_as_an_object(tmp_path_factory: pytest.TempPathFactory
     assert isinstance(Checkpoint(path).read(), dict)
 
 
-def test_a_directory_in_the_files_place_costs_only_the_file(file: Checkpoint, caplog: pytest.LogCaptureFixture) -> None:
+def test_directory_at_the_file_path_is_logged_and_not_replaced(
+    file: Checkpoint, caplog: pytest.LogCaptureFixture
+) -> None:
     file.path.mkdir()
     assert file.read() == {}
     file.write({"a": 1})
     assert (beside(file), len(errors(caplog))) == (["state"], 2)
 
 
-def test_a_write_that_fails_is_told_once_until_one_succeeds(file: Checkpoint, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_writes_are_logged_once_until_a_write_succeeds(
+    file: Checkpoint, caplog: pytest.LogCaptureFixture
+) -> None:
     for _ in range(2):
         file.path.mkdir()
         file.write({})
@@ -164,7 +168,7 @@ for _ in range(3):
 """
 
 
-def test_a_full_disk_leaves_the_old_file_and_no_other(file: Checkpoint) -> None:
+def test_full_disk_keeps_the_old_file_and_no_temporary_file(file: Checkpoint) -> None:
     done = subprocess.run([sys.executable, "-c", FULL_DISK, file.path], capture_output=True, text=True, check=True)
     assert done.stderr == "checkpoint state cannot be written, continuing without it: [Errno 27] File too large\n"
     assert (file.read(), beside(file)) == ({"old": 1}, ["state"])
@@ -192,7 +196,7 @@ def test_health_is_restored_from_the_file(entries: dict[DeviceId, Entry]) -> Non
     assert dict(load_health(data, now=0.0, wall=WALL)) == entries
 
 
-def test_names_with_slashes_make_no_two_devices_one_in_the_file() -> None:
+def test_devices_with_slashes_in_names_stay_separate_in_the_file() -> None:
     names = [("a/b", "c"), ("a", "b/c"), ("a", "b%2Fc"), ("a/b%2Fc", ""), ("", "a/b/c")]
     entries = {DeviceId("d", *name): Entry(Health.HEALTHY, str(name), 30.0, 0.0) for name in names}
     assert dict(load_health(dump_health(entries.items(), 0.0, WALL), 0.0, WALL)) == entries
@@ -209,7 +213,7 @@ def test_entries_of_older_kubelets_lack_timeout_and_message() -> None:
     assert loaded({**old, "LastUpdated": "2025-06-15T15:06:40Z"}) == {A: Entry(Health.UNHEALTHY, "", 30.0, 100.0)}
 
 
-def test_devices_in_a_list_as_the_texts_write_them_are_read(caplog: pytest.LogCaptureFixture) -> None:
+def test_devices_given_as_a_list_are_read(caplog: pytest.LogCaptureFixture) -> None:
     data = {A.driver: {"Devices": [GOOD, {**GOOD, "DeviceName": "gpu-1"}, {**GOOD, "Health": "Sick"}]}}
     assert dict(load_health(data, now=100.0, wall=WALL)) == loaded(GOOD, {**GOOD, "DeviceName": "gpu-1"})
     assert errors(caplog) == ["checkpoint: ignoring 1 devices of driver 'gpu.example.com'"]
@@ -220,7 +224,7 @@ def test_an_entry_without_a_timeout_of_its_own_has_the_default(timeout: int) -> 
     assert [entry.timeout for entry in loaded({**GOOD, "HealthCheckTimeout": timeout}).values()] == [30.0]
 
 
-def test_an_entry_from_the_future_counts_as_heard_of_now() -> None:
+def test_entry_from_the_future_is_read_as_updated_now() -> None:
     assert [entry.updated for entry in loaded({**GOOD, "LastUpdated": "2099-01-01T00:00:00Z"}).values()] == [100.0]
 
 
@@ -235,31 +239,33 @@ WRONG_FIELDS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG_FIELDS.items() for value in values])
-def test_an_entry_with_a_wrong_field_is_left_out_alone(key: str, value: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_only_the_entry_with_an_invalid_field_is_ignored(
+    key: str, value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     assert loaded({**GOOD, key: value}, {**GOOD, "DeviceName": "gpu-1"}).keys() == {B}
     assert errors(caplog) == ["checkpoint: ignoring 1 devices of driver 'gpu.example.com'"]
 
 
 @pytest.mark.parametrize("missing", ["PoolName", "DeviceName", "Health", "LastUpdated"])
-def test_an_entry_without_a_field_is_left_out_alone(missing: str) -> None:
+def test_only_the_entry_with_a_missing_field_is_ignored(missing: str) -> None:
     partial = {key: value for key, value in GOOD.items() if key != missing}
     assert loaded(partial, {**GOOD, "DeviceName": "gpu-1"}).keys() == {B}
 
 
 @pytest.mark.parametrize("device", [None, 7, "text", [], [GOOD], {}], ids=repr)
-def test_what_is_no_entry_is_left_out_alone(device: Any) -> None:
+def test_only_the_invalid_device_entry_is_ignored(device: Any) -> None:
     assert loaded(device, GOOD).keys() == {A}
 
 
 @pytest.mark.parametrize("state", [None, 7, [], {}, {"Devices": None}, {"Devices": "all"}], ids=repr)
-def test_a_driver_without_devices_is_left_out_alone(state: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_only_the_driver_with_invalid_devices_is_ignored(state: Any, caplog: pytest.LogCaptureFixture) -> None:
     data = {"broken.example.com": state, "gpu.example.com": {"Devices": {"a": GOOD}}}
     assert dict(load_health(data, 0, WALL)).keys() == {A}
     assert errors(caplog) == ["checkpoint: ignoring the entry of driver 'broken.example.com'"]
 
 
 @given(key=st.sampled_from([*GOOD, "Other"]), value=JSON, driver=st.sampled_from(["gpu.example.com", "\ud800"]))
-def test_whatever_is_wrong_the_good_entry_is_kept_and_can_be_written(key: str, value: Any, driver: str) -> None:
+def test_valid_entry_is_kept_and_written_beside_any_invalid_entry(key: str, value: Any, driver: str) -> None:
     entries = loaded(value, {**GOOD, "DeviceName": "odd", key: value}, GOOD, driver=driver)
     assert (A in entries) == (driver == A.driver)
     dump_health(entries.items(), 0.0, WALL)
@@ -267,14 +273,14 @@ def test_whatever_is_wrong_the_good_entry_is_kept_and_can_be_written(key: str, v
 
 
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "1969-07-20T20:17:40Z"])
-def test_an_entry_from_before_all_time_can_be_written_again(time: str) -> None:
+def test_time_before_1970_is_written_as_the_unix_epoch(time: str) -> None:
     (entry,) = dump_health(loaded({**GOOD, "LastUpdated": time}).items(), 0.0, WALL)["gpu.example.com"][
         "Devices"
     ].values()
     assert entry["LastUpdated"] == "1970-01-01T00:00:00+00:00"
 
 
-def test_health_beyond_what_a_kubelet_can_read_is_written_as_its_most() -> None:
+def test_values_beyond_the_kubelet_limits_are_clamped() -> None:
     (entry,) = dump_health([(A, Entry(Health.HEALTHY, "", 2.0**63, 0.0))], 0.0, 1e15)["gpu.example.com"][
         "Devices"
     ].values()
@@ -301,7 +307,9 @@ WRONG_PARTS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG_PARTS.items() for value in values])
-def test_a_claim_with_a_wrong_part_is_left_out_alone(key: str, value: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_only_the_claim_with_an_invalid_field_is_ignored(
+    key: str, value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     (good,) = dump_claims([CLAIM])["claims"]
     assert list(load_claims({"claims": [{**good, key: value}, good]})) == [CLAIM]
     assert [line.partition(":")[0] for line in errors(caplog)] == ["checkpoint"]
@@ -311,14 +319,14 @@ def test_a_claim_with_a_wrong_part_is_left_out_alone(key: str, value: Any, caplo
     ("key", "value"),
     [("driver", None), ("pool", 7), ("device", "\ud800"), ("requests", "big"), ("cdiIDs", [7]), ("shareID", 7)],
 )
-def test_a_claim_with_a_wrong_device_is_left_out_alone(key: str, value: Any) -> None:
+def test_only_the_claim_with_an_invalid_device_is_ignored(key: str, value: Any) -> None:
     (good,) = dump_claims([CLAIM])["claims"]
     bad = {**good, "devices": [{**good["devices"][0], key: value}]}
     assert list(load_claims({"claims": [bad, good]})) == [CLAIM]
 
 
 @pytest.mark.parametrize("data", [{"claims": None}, {"claims": {}}, {"kind": "DRACheckpoint"}], ids=repr)
-def test_a_claims_file_of_another_shape_is_empty_and_said_so(data: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_claims_file_with_invalid_structure_is_empty_and_logged(data: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert (list(load_claims(data)), errors(caplog)) == (
         [],
         ["checkpoint: claims must be a list, starting without claims"],
@@ -326,6 +334,6 @@ def test_a_claims_file_of_another_shape_is_empty_and_said_so(data: Any, caplog: 
 
 
 @given(JSON, st.sampled_from(sorted(dump_claims([CLAIM])["claims"][0])))
-def test_whatever_is_wrong_the_good_claim_is_kept(value: Any, key: str) -> None:
+def test_valid_claim_is_kept_beside_any_invalid_claim(value: Any, key: str) -> None:
     (good,) = dump_claims([CLAIM])["claims"]
     assert CLAIM in list(load_claims({"claims": [value, {**good, "uid": "odd", key: value}, good]}))

@@ -34,7 +34,7 @@ def test_share_id_of_a_device_is_ignored() -> None:
     assert claims.pods_with([device("gpu-0").id]) == {"a", "b"}
 
 
-def test_a_claim_is_forgotten_with_its_last_pod() -> None:
+def test_claim_is_removed_with_its_last_pod() -> None:
     claims = Claims([claim("c", device("gpu-0"), pods="a b")])
     claims.release("c", "a")
     assert claims.pods_with([device("gpu-0").id]) == {"b"}
@@ -62,7 +62,7 @@ HOLDINGS = st.dictionaries(
 
 
 @given(HOLDINGS, st.lists(st.tuples(st.sampled_from("cdef"), st.sampled_from("xyz"))))
-def test_who_holds_a_device_is_what_a_plain_search_finds(
+def test_pods_with_a_device_equal_a_linear_search(
     holdings: dict[str, tuple[set[str], set[str]]], releases: list[tuple[str, str]]
 ) -> None:
     claims = Claims([claim(uid, *map(device, names), pods=" ".join(pods)) for uid, (names, pods) in holdings.items()])

@@ -1,4 +1,4 @@
-"""The connections of a manager to its plugins, counted on the way."""
+"""Connections of a manager to its plugins."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The pure core against the model of it, through any story: reports, time, ends of streams, restarts, claims, pods."""
+"""The pure core compared with a model, for any sequence of reports, expiries, restarts, claims and pods."""
 
 import json
 from dataclasses import replace

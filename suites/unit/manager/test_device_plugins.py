@@ -35,7 +35,7 @@ BOTH_WAYS = pytest.mark.parametrize("registration", ["kubelet.sock", "plugins_re
 
 
 @BOTH_WAYS
-async def test_a_registered_plugin_makes_its_devices_the_nodes(node: Node, registration: Any) -> None:
+async def test_devices_of_a_registered_plugin_count_as_node_capacity(node: Node, registration: Any) -> None:
     plugin = await run_plugin(node, registration=registration)
     assert node.manager.amounts() == {RESOURCE: Amount(2, 2)}
     assert (await plugin.state()).streams == 1
@@ -102,7 +102,9 @@ async def test_the_devices_of_a_gone_plugin_keep_their_health_on_1_37(node_1_37:
 
 
 @pytest.mark.parametrize(("profile", "reads", "told"), [(KEP, "Unknown", True), (V1_37, "Healthy", False)])
-async def test_a_device_that_vanishes(make_node: MakeNode, profile: Profile, reads: str, told: bool) -> None:
+async def test_removed_device_shows_unknown_in_the_kep_only(
+    make_node: MakeNode, profile: Profile, reads: str, told: bool
+) -> None:
     node = make_node(profile)
     await node.start()
     plugin = await run_plugin(node)
@@ -125,7 +127,7 @@ async def test_the_capacity_of_a_gone_plugin_goes_after_five_minutes(node: Node)
     assert node.manager.amounts() == {}
 
 
-async def test_amounts_are_told_when_they_change(node: Node) -> None:
+async def test_amount_listener_is_called_on_each_change(node: Node) -> None:
     seen: list[Any] = []
     leave = node.manager.subscribe_to_amounts(lambda: seen.append(dict(node.manager.amounts())))
     plugin = await run_plugin(node)
@@ -135,7 +137,7 @@ async def test_amounts_are_told_when_they_change(node: Node) -> None:
     assert seen == [{RESOURCE: Amount(2, 2)}, {RESOURCE: Amount(2, 1)}]
 
 
-async def test_a_container_gets_healthy_devices_that_nobody_else_has(node: Node) -> None:
+async def test_container_gets_only_healthy_and_unallocated_devices(node: Node) -> None:
     plugin = await run_plugin(node, devices=("a", "b", "c"))
     await plugin.set_health("a", "Unhealthy")
     await until(lambda: node.manager.amounts()[RESOURCE] == Amount(3, 2))
@@ -167,7 +169,7 @@ async def test_a_request_that_changed_is_refused(node: Node) -> None:
         await run_pod(node, "pod", count=2)
 
 
-async def test_of_a_pod_that_is_not_admitted_no_container_holds_anything(node: Node) -> None:
+async def test_rejected_pod_holds_no_devices(node: Node) -> None:
     await run_plugin(node, devices=("a", "b"))
     with pytest.raises(AdmissionError):
         await node.manager.allocate("pod", {"one": {RESOURCE: 1}, "two": {RESOURCE: 2}})
@@ -183,17 +185,17 @@ async def test_pods_that_are_admitted_side_by_side_never_share_a_device(node: No
     assert sorted(held) == sorted(devices)
 
 
-async def test_a_resource_of_nobody_is_not_looked_at(node: Node) -> None:
+async def test_unregistered_resource_is_ignored_in_allocations(node: Node) -> None:
     assert await node.manager.allocate("pod", {"main": {"example.com/dongle": 1}}) == {"main": Grant()}
 
 
-async def test_a_plugin_with_a_wish_is_asked_for_it(node: Node) -> None:
+async def test_preferred_allocation_of_the_plugin_is_used(node: Node) -> None:
     await run_plugin(node, devices=("a", "b", "c"), preferred=("c", "b"))
     await run_pod(node, "pod", count=2)
     assert set(health(node, "pod")) == {"b", "c"}
 
 
-async def test_a_plugin_with_a_wish_is_told_what_the_pod_holds_already(node: Node) -> None:
+async def test_preferred_allocation_request_includes_devices_already_held(node: Node) -> None:
     plugin, asked = OddDevicePlugin(of("a", "b", "c", "d")), list[Any]()
     plugin.options.get_preferred_allocation_available = True
 
@@ -209,7 +211,7 @@ async def test_a_plugin_with_a_wish_is_told_what_the_pod_holds_already(node: Nod
     assert [(list(a.must_include_deviceIDs), a.allocation_size) for a in asked] == [([], 1), (["d"], 2)]
 
 
-async def test_a_plugin_is_told_before_a_container_starts_if_it_wants(node: Node) -> None:
+async def test_pre_start_container_is_called_for_plugins_with_the_option(node: Node) -> None:
     plugin = await run_plugin(node, pre_start=True)
     await run_pod(node, "pod")
     assert node.manager.wants_pre_start("pod", "main")
@@ -217,7 +219,7 @@ async def test_a_plugin_is_told_before_a_container_starts_if_it_wants(node: Node
     assert (await plugin.state()).started == (("gpu-0",),)
 
 
-async def test_a_plugin_that_does_not_want_it_is_not_told(node: Node) -> None:
+async def test_pre_start_container_is_not_called_without_the_option(node: Node) -> None:
     plugin = await run_plugin(node)
     await run_pod(node, "pod")
     assert not node.manager.wants_pre_start("pod", "main")
@@ -225,7 +227,7 @@ async def test_a_plugin_that_does_not_want_it_is_not_told(node: Node) -> None:
     assert (await plugin.state()).started == ()
 
 
-async def test_the_final_status_of_a_pod_stays_while_its_device_goes_to_another(node: Node) -> None:
+async def test_ended_pod_keeps_its_final_status_after_device_reuse(node: Node) -> None:
     plugin = await run_plugin(node, devices=("a",))
     await run_pod(node, "first")
     await plugin.set_health("a", "Unhealthy")
@@ -239,7 +241,7 @@ async def test_the_final_status_of_a_pod_stays_while_its_device_goes_to_another(
     assert entries(node, "first") == {}
 
 
-async def test_on_1_37_an_ended_pod_shows_its_device_until_somebody_wants_one(node_1_37: Node) -> None:
+async def test_1_37_ended_pod_shows_devices_until_the_next_allocation(node_1_37: Node) -> None:
     await run_plugin(node_1_37)
     await run_pod(node_1_37, "first")
     await node_1_37.manager.unprepare("first")
@@ -249,7 +251,7 @@ async def test_on_1_37_an_ended_pod_shows_its_device_until_somebody_wants_one(no
 
 
 @pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unknown"), (V1_37, "Healthy"), (V1_36, "Healthy")])
-async def test_after_a_restart_containers_hold_what_they_held(
+async def test_containers_keep_their_allocations_after_a_restart(
     make_node: MakeNode, profile: Profile, reads: str
 ) -> None:
     node = make_node(profile)
@@ -267,7 +269,7 @@ async def test_after_a_restart_containers_hold_what_they_held(
 
 
 @BOTH_WAYS
-async def test_a_plugin_registers_by_itself_with_a_kubelet_that_starts_anew(node: Node, registration: Any) -> None:
+async def test_plugin_registers_again_after_a_kubelet_restart(node: Node, registration: Any) -> None:
     plugin = await run_plugin(node, registration=registration)
     await run_pod(node, "pod")
     await node.restart()
@@ -276,7 +278,7 @@ async def test_a_plugin_registers_by_itself_with_a_kubelet_that_starts_anew(node
     assert (await plugin.state()).streams == 1
 
 
-async def test_nobody_is_told_when_a_plugin_registers_again_and_lists_the_same(node: Node) -> None:
+async def test_reregistration_with_the_same_list_notifies_no_listener(node: Node) -> None:
     plugin = await run_odd(node, of("a"))
     await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
     await run_pod(node, "pod")
@@ -291,7 +293,7 @@ async def test_nobody_is_told_when_a_plugin_registers_again_and_lists_the_same(n
     assert [found for found in seen if found not in ({RESOURCE: Amount(1, 1)}, {RESOURCE: Amount(2, 2)})] == []
 
 
-async def test_a_registration_that_is_cancelled_while_the_earlier_one_closes_leaves_nothing_half_done(
+async def test_cancelled_reregistration_completes_and_closes_the_earlier_plugin(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = await run_odd(node, of("a"))
@@ -310,7 +312,7 @@ async def test_a_registration_that_is_cancelled_while_the_earlier_one_closes_lea
     assert earlier._channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN
 
 
-async def test_a_plugin_that_has_registered_another_way_outlives_its_older_registration(node: Node) -> None:
+async def test_removal_of_an_older_registration_keeps_the_newer_one(node: Node) -> None:
     plugin = await run_odd(node, of("a"))
     half, older = node.manager._device_plugins, Socket(node.registry / "odd-reg.sock", 1, 1)
     (first,) = half._plugins.values()
@@ -331,7 +333,7 @@ async def test_a_plugin_waits_for_a_kubelet(make_node: MakeNode) -> None:
     assert node.manager.amounts() == {RESOURCE: Amount(2, 2)}
 
 
-async def test_a_plugin_that_is_there_twice_counts_once_and_its_newest_list_holds(node: Node) -> None:
+async def test_two_plugin_instances_count_once_and_newest_list_applies(node: Node) -> None:
     older = await run_plugin(node)
     newer = plugin_of(node, instance="b")
     await newer.start()
@@ -356,7 +358,7 @@ async def test_a_container_with_a_claim_and_a_plugins_device_shows_both(node: No
     assert [entry.name for entry in shown["main"]] == [RESOURCE, "claim:gpus/gpu"]
 
 
-async def test_with_the_gate_off_devices_are_allocated_and_nothing_is_shown(make_node: MakeNode) -> None:
+async def test_disabled_gate_hides_health_and_still_allocates_devices(make_node: MakeNode) -> None:
     node = make_node(gates=Gates(False, False))
     await node.start()
     plugin = await run_plugin(node)
@@ -366,7 +368,7 @@ async def test_with_the_gate_off_devices_are_allocated_and_nothing_is_shown(make
     assert (entries(node, "pod"), node.notified) == ({}, [])
 
 
-async def test_without_dra_a_pod_has_its_devices_of_device_plugins_and_none_of_claims(make_node: MakeNode) -> None:
+async def test_disabled_dra_gate_shows_only_device_plugin_devices(make_node: MakeNode) -> None:
     node = make_node(gates=Gates(dynamic_resource_allocation=False))
     await node.start()
     await run_plugin(node)

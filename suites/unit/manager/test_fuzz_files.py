@@ -1,4 +1,4 @@
-"""The manager's files with anything wrong in them, at any place: what is good is kept, and each file costs one line."""
+"""Manager files with errors at any place: valid entries are kept, and each file causes one log line."""
 
 import copy
 import json
@@ -102,7 +102,9 @@ def replaced(data: Any, place: tuple[Any, ...], value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_that_ends_at_any_byte_is_empty(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_truncated_file_reads_as_empty_and_is_logged_once(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     whole = json.dumps(FILES[name]).encode()
     path = tmp_path / "state"
     for end in range(len(whole)):
@@ -128,7 +130,7 @@ def kept(name: str, place: tuple[Any, ...]) -> set[Any]:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_whatever_stands_at_any_place_the_others_are_kept(
+def test_invalid_value_at_any_place_keeps_the_other_entries(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "state"
@@ -141,7 +143,7 @@ def test_whatever_stands_at_any_place_the_others_are_kept(
 
 
 @given(name=st.sampled_from(sorted(FILES)), edits=st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=3))))
-def test_a_file_with_any_bytes_changed_is_taken(name: str, edits: list[tuple[int, bytes]]) -> None:
+def test_file_with_any_changed_bytes_loads_without_an_error(name: str, edits: list[tuple[int, bytes]]) -> None:
     content = bytearray(json.dumps(FILES[name]).encode())
     for at, new in edits:
         content[at : at + len(new)] = new
@@ -159,7 +161,7 @@ NAMES = st.binary(min_size=1, max_size=20).filter(lambda name: not {0, 47} & set
 
 
 @given(st.dictionaries(NAMES, st.sampled_from(["file", "folder", "pipe", "link", "loop", "shut"]), max_size=6))
-def test_whatever_lies_in_the_registration_directory_only_sockets_are_found(contents: dict[bytes, str]) -> None:
+def test_find_sockets_ignores_everything_but_sockets(contents: dict[bytes, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, kind in contents.items():
             path = Path(folder) / os.fsdecode(name)

@@ -33,7 +33,7 @@ def reports(health_api: HealthApi) -> st.SearchStrategy[bytes]:
 @pytest.mark.parametrize("profile", [KEP, V1_37], ids=lambda profile: profile.name)
 @pytest.mark.parametrize("health_api", HEALTH_APIS.values(), ids=HEALTH_APIS)
 @given(data=st.data(), now=st.integers(0, 10**9))
-def test_any_bytes_are_a_report_that_is_kept_or_garbled(
+def test_any_report_bytes_are_cached_and_restored_or_rejected(
     profile: Profile, health_api: HealthApi, data: st.DataObject, now: int
 ) -> None:
     cache = HealthCache(profile)
@@ -77,7 +77,9 @@ def nothing_is_logged_but_lines(caplog: pytest.LogCaptureFixture) -> object:
 
 @a_few
 @given(payloads=st.lists(reports(HEALTH_APIS["v1.DRAResourceHealth"]), min_size=1, max_size=6))
-async def test_a_driver_that_sent_any_bytes_is_watched_on(node: Node, good: FakeDriver, payloads: list[bytes]) -> None:
+async def test_driver_is_still_watched_after_any_report_bytes(
+    node: Node, good: FakeDriver, payloads: list[bytes]
+) -> None:
     name = f"d{len(node.events)}.example.com"
     driver = await node.run_driver(name)
     await node.run_pod(name, await node.claim(name, "gpu-0", drivers=(name,)))
@@ -102,7 +104,9 @@ INFO = st.builds(
 
 @a_few
 @given(payloads=st.lists(mutated(INFO), min_size=1, max_size=6))
-async def test_any_answer_to_get_info_holds_up_no_plugin(node: Node, good: FakeDriver, payloads: list[bytes]) -> None:
+async def test_any_get_info_response_does_not_delay_other_plugins(
+    node: Node, good: FakeDriver, payloads: list[bytes]
+) -> None:
     asked: set[int] = set()
 
     def answering(number: int) -> Any:
@@ -137,7 +141,7 @@ ANSWERS = st.builds(
 
 @a_few
 @given(payloads=st.lists(mutated(ANSWERS), min_size=1, max_size=6))
-async def test_any_answer_to_prepare_gives_devices_or_a_reason(node: Node, payloads: list[bytes]) -> None:
+async def test_any_prepare_response_gives_devices_or_a_one_line_error(node: Node, payloads: list[bytes]) -> None:
     plugin = OddPlugin(name=DRIVER)
     served = await node.serve(plugin.methods)
     await until(lambda: plugin.told)

@@ -72,7 +72,7 @@ async def test_unsubscribed_listener_gets_no_notification(node: Node) -> None:
     assert len(told) == before
 
 
-async def test_whoever_fails_when_told_harms_nobody_else(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_listener_does_not_affect_other_listeners(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     def fail(pods: frozenset[str]) -> None:
         raise RuntimeError("on purpose")
 

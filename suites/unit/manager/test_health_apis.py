@@ -1,4 +1,4 @@
-"""The health APIs: which method is called, and what pods show of each."""
+"""The health APIs: choice of the method, and the health that pods show with each."""
 
 import asyncio
 from typing import Any
@@ -32,7 +32,7 @@ async def asked(driver: FakeDriver) -> dict[str, int]:
 
 
 @every_health_api
-async def test_over_every_health_api_a_change_shows_with_what_it_carries(node: Node, health_api: HealthApi) -> None:
+async def test_health_change_shows_the_fields_of_each_health_api(node: Node, health_api: HealthApi) -> None:
     driver = await pod_on(node, health_apis=(health_api.advertised,), served_health_apis=(health_api.name,))
     await driver.set_health("gpu-0", Health.HEALTHY, "well again", timeout=7)
     await node.shows("pod", gpu_0="Healthy: well again" if "message" in health_api.carries else "Healthy")
@@ -42,12 +42,12 @@ async def test_over_every_health_api_a_change_shows_with_what_it_carries(node: N
     assert node.seen("pod") == {"gpu-0": "Unknown"}
 
 
-async def test_a_plugin_of_the_first_draft_is_called_by_its_method_once_the_newer_is_unimplemented(node: Node) -> None:
+async def test_first_draft_method_is_called_after_the_newer_returns_unimplemented(node: Node) -> None:
     driver = await pod_on(node, **DRAFT)
     assert await asked(driver) == {NEWER: 1, FIRST: 1}
 
 
-async def test_a_stream_of_the_first_draft_is_opened_again_by_the_method_that_it_had(node: Node) -> None:
+async def test_first_draft_stream_is_reopened_with_the_same_method(node: Node) -> None:
     driver = await pod_on(node, **DRAFT)
     await driver.stream_close("INTERNAL")
     await node.shows("pod", gpu_0="Unknown")
@@ -57,7 +57,7 @@ async def test_a_stream_of_the_first_draft_is_opened_again_by_the_method_that_it
     assert await asked(driver) == {NEWER: 1, FIRST: 2}
 
 
-async def test_a_plugin_that_registers_again_is_asked_by_the_newest_method_first(node: Node) -> None:
+async def test_newest_method_is_called_first_after_a_reregistration(node: Node) -> None:
     driver = await pod_on(node, **DRAFT)
     await driver.stop()
     await node.shows("pod", gpu_0="Unknown")
@@ -66,7 +66,7 @@ async def test_a_plugin_that_registers_again_is_asked_by_the_newest_method_first
     assert await asked(driver) == {NEWER: 2, FIRST: 2}
 
 
-async def test_an_instance_that_is_watched_again_is_asked_by_the_newest_method_first(node: Node) -> None:
+async def test_newest_method_is_called_first_for_a_rewatched_instance(node: Node) -> None:
     older = await pod_on(node, instance="old", **DRAFT)
     newer = node.driver(devices=("gpu-0",), instance="new", **DRAFT)
     await newer.start()
@@ -77,7 +77,7 @@ async def test_an_instance_that_is_watched_again_is_asked_by_the_newest_method_f
     assert await asked(older) == {NEWER: 2, FIRST: 2}
 
 
-async def test_a_plugin_that_implements_neither_method_is_one_without_health(node: Node) -> None:
+async def test_plugin_that_implements_neither_method_shows_unknown_without_retry(node: Node) -> None:
     driver = await node.run_driver(**DRAWN, served_health_apis=())
     await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
     await until(lambda: driver.health.opened == 2)
@@ -85,7 +85,7 @@ async def test_a_plugin_that_implements_neither_method_is_one_without_health(nod
     assert (await asked(driver), node.seen("pod")) == ({NEWER: 1, FIRST: 1}, {"gpu-0": "Unknown"})
 
 
-async def test_to_look_for_the_method_forgets_nothing(node: Node) -> None:
+async def test_method_lookup_after_a_restart_keeps_known_health(node: Node) -> None:
     driver = await pod_on(node, **DRAFT)
     await driver.stream_silence()
     await node.manager.stop()
@@ -96,7 +96,7 @@ async def test_to_look_for_the_method_forgets_nothing(node: Node) -> None:
     assert node.seen("pod") == {"gpu-0": "Unhealthy"}
 
 
-async def test_a_method_that_reported_is_implemented_whatever_it_says_at_its_end(node: Node) -> None:
+async def test_unimplemented_after_a_report_causes_no_fallback_and_no_retry(node: Node) -> None:
     driver = await pod_on(node, **DRAWN)
     await driver.stream_close("UNIMPLEMENTED")
     await node.shows("pod", gpu_0="Unknown")
@@ -105,7 +105,7 @@ async def test_a_method_that_reported_is_implemented_whatever_it_says_at_its_end
 
 
 @pytest.mark.parametrize("served", [V1ALPHA1, NODE_HEALTH], ids=lambda health_api: health_api.name)
-async def test_no_other_health_api_is_tried_where_the_preferred_is_unimplemented(node: Node, served: HealthApi) -> None:
+async def test_no_other_health_api_is_called_after_unimplemented(node: Node, served: HealthApi) -> None:
     driver = await node.run_driver(
         health_apis=(V1.advertised, V1ALPHA1.advertised, NODE_HEALTH.advertised), served_health_apis=(served.name,)
     )
@@ -129,7 +129,7 @@ async def test_a_device_of_the_middle_revision_has_its_health_and_the_default_ti
     assert node.seen("pod") == {"gpu-0": "Unknown"}
 
 
-async def test_a_plugin_of_the_first_draft_tells_of_a_device_once_it_is_prepared(node: Node) -> None:
+async def test_first_draft_plugin_reports_only_prepared_devices(node: Node) -> None:
     driver = await node.run_driver(**DRAFT)
     async with asyncio.timeout(PATIENCE):
         await until(lambda: driver.health.open)

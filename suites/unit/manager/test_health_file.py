@@ -1,4 +1,4 @@
-"""When the health file is written, and that it always comes to hold the last state."""
+"""Writes of the health file: their time, and the last state in the file."""
 
 import asyncio
 import json
@@ -61,12 +61,12 @@ async def story(tmp_path: Path) -> AsyncIterator[Story]:
     await story.file.close()
 
 
-async def test_a_change_is_soon_on_file(story: Story) -> None:
+async def test_change_is_written_to_the_file(story: Story) -> None:
     story.told("xid 79")
     await until(story.holds_all)
 
 
-async def test_after_written_the_file_has_all_changes(story: Story) -> None:
+async def test_written_waits_until_the_file_has_all_changes(story: Story) -> None:
     story.told("xid 79")
     await story.file.written()
     assert story.holds_all()
@@ -91,7 +91,7 @@ async def test_changes_that_come_together_are_one_write(story: Story) -> None:
     assert story.written.writes == 1
 
 
-async def test_what_changes_while_the_writer_rests_is_written_after_it(story: Story) -> None:
+async def test_changes_during_the_pause_of_the_writer_are_written_afterwards(story: Story) -> None:
     for number in range(20):
         story.told(str(number))
         await until(story.holds_all)
@@ -112,7 +112,7 @@ async def test_heartbeats_of_all_drivers_share_one_write_at_half_of_the_shortest
     assert story.written.writes == 2
 
 
-async def test_a_change_takes_the_heartbeats_along(story: Story) -> None:
+async def test_write_of_a_change_includes_pending_heartbeats(story: Story) -> None:
     for driver in "ab":
         story.told("", driver)
     await until(story.holds_all)
@@ -122,7 +122,7 @@ async def test_a_change_takes_the_heartbeats_along(story: Story) -> None:
     await until(story.holds_all)
 
 
-async def test_in_1_37_heartbeats_are_written_with_a_change_and_never_for_themselves(tmp_path: Path) -> None:
+async def test_1_37_writes_heartbeats_only_together_with_a_change(tmp_path: Path) -> None:
     story = Story(tmp_path / "state", V1_37)
     for seconds, message in ((0, ""), (2, ""), (4, "xid 79"), (6, "xid 79")):
         story.clock.jump(2)
@@ -134,7 +134,7 @@ async def test_in_1_37_heartbeats_are_written_with_a_change_and_never_for_themse
     assert [entry.updated for entry in story.on_file().values()] == [6.0, 6.0]
 
 
-async def test_closing_writes_what_is_not_written_yet(story: Story) -> None:
+async def test_close_writes_pending_changes(story: Story) -> None:
     story.told("xid 79")
     await story.file.close()
     assert story.holds_all()
@@ -144,7 +144,7 @@ async def test_closing_writes_what_is_not_written_yet(story: Story) -> None:
     assert [entry.updated for entry in story.on_file().values()] == [1.0]
 
 
-async def test_what_a_failed_write_held_is_in_the_next(story: Story) -> None:
+async def test_next_write_includes_changes_of_a_failed_write(story: Story) -> None:
     story.path.mkdir()
     story.told("xid 79", "a")
     await until(lambda: story.written.writes)
@@ -153,7 +153,7 @@ async def test_what_a_failed_write_held_is_in_the_next(story: Story) -> None:
     await until(story.holds_all)
 
 
-async def test_a_write_that_failed_is_tried_again_though_nothing_changes(story: Story) -> None:
+async def test_failed_write_is_retried_without_a_new_change(story: Story) -> None:
     story.path.mkdir()
     story.told("xid 79")
     await until(lambda: story.written.writes == 1)
@@ -166,7 +166,7 @@ async def test_a_write_that_failed_is_tried_again_though_nothing_changes(story: 
     await until(story.holds_all)
 
 
-async def test_a_write_that_worked_is_not_made_again(story: Story) -> None:
+async def test_successful_write_is_not_repeated(story: Story) -> None:
     story.told("xid 79")
     await until(story.holds_all)
     await settle()
@@ -180,7 +180,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "x", "cl
 
 
 @given(steps=STEPS)
-async def test_in_the_end_the_file_holds_all_that_is_known(
+async def test_closed_file_holds_the_cache_after_any_sequence_of_changes(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
 ) -> None:
     story = Story(tmp_path_factory.mktemp("any") / "state")
@@ -197,7 +197,7 @@ async def test_in_the_end_the_file_holds_all_that_is_known(
     assert story.holds_all()
 
 
-async def test_what_was_loaded_is_written_with_the_first_change(story: Story, tmp_path: Path) -> None:
+async def test_loaded_entries_are_written_with_the_first_change(story: Story, tmp_path: Path) -> None:
     story.told("xid 79", "a")
     await story.file.close()
     after = Story(story.path)

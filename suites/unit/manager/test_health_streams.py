@@ -1,4 +1,4 @@
-"""The life of a plugin's health stream: when it is opened and by which API, how it ends, when it is tried again."""
+"""Health streams of plugins: open, choice of the API, end, and retry."""
 
 import asyncio
 import logging
@@ -118,7 +118,7 @@ async def test_the_kep_watches_a_health_api_that_is_not_advertised(node: Node, s
     assert (await driver.state()).stream_requests == dict.fromkeys(earlier, 1) | {served: 2}
 
 
-async def test_before_1_37_every_plugin_is_asked_again_and_again(make_node: MakeNode) -> None:
+async def test_1_36_retries_the_stream_after_unimplemented(make_node: MakeNode) -> None:
     node = make_node(V1_36)
     await node.start()
     driver = await node.run_driver(health_apis=())
@@ -166,7 +166,7 @@ async def test_end_of_a_stream_clears_health_notifies_no_pod_and_is_retried_afte
     await node.shows("pod", gpu_0="Healthy", gpu_1="Healthy")
 
 
-async def test_a_plugin_that_stays_broken_is_complained_of_once(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+async def test_repeated_stream_errors_of_a_plugin_are_logged_once(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     driver = await watched_pod(node)
     await driver.stream_silence()
     for _ in range(3):
@@ -230,7 +230,7 @@ async def test_stopping_ends_the_streams_and_leaves_the_files(any_node: Node) ->
     assert before.keys() == {"dra_health_state", "dra_manager_state"}
 
 
-async def test_a_report_that_we_cannot_take_is_not_the_last_one(
+async def test_stream_reopens_after_an_error_in_report_processing(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = await watched_pod(node)

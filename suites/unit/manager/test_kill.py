@@ -1,4 +1,4 @@
-"""What a manager that is killed leaves: `ci/kill` has the whole of it."""
+"""State that a killed manager leaves; `ci/kill` is the full test."""
 
 import subprocess
 import sys
@@ -7,6 +7,6 @@ from pathlib import Path
 KILL = Path(__file__).parents[3] / "ci" / "kill"
 
 
-def test_a_manager_that_is_killed_leaves_what_was_true_and_nothing_beside_it() -> None:
+def test_killed_manager_leaves_valid_state_and_no_extra_files() -> None:
     done = subprocess.run([sys.executable, KILL, "--rounds", "3"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout[:11]) == (0, "3 kills in "), done.stdout + done.stderr

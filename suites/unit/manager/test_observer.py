@@ -29,7 +29,7 @@ def seen(node: Node, kind: type[E]) -> list[E]:
     return [event for event in node.observed if isinstance(event, kind)]
 
 
-async def test_a_plugins_life_is_told_from_registration_to_the_end(node: Node) -> None:
+async def test_plugin_events_run_from_registration_to_deregistration(node: Node) -> None:
     driver = await node.run_driver()
     await until(lambda: seen(node, StreamOpened))
     await driver.stop()
@@ -41,7 +41,7 @@ async def test_a_plugins_life_is_told_from_registration_to_the_end(node: Node) -
     assert (opened.driver, opened.endpoint, opened.health_api, opened.stream) == (*where, V1, closed.stream)
 
 
-async def test_a_report_is_told_with_what_it_changed_and_whom_it_concerned(node: Node) -> None:
+async def test_report_emits_summary_changed_devices_and_notified_pods(node: Node) -> None:
     driver = await node.run_driver(devices=("gpu-0", "gpu-1"))
     await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
     await node.shows("pod", gpu_0="Healthy")
@@ -55,7 +55,7 @@ async def test_a_report_is_told_with_what_it_changed_and_whom_it_concerned(node:
     ]
 
 
-async def test_every_stream_that_was_opened_is_told_of_as_ended(node: Node) -> None:
+async def test_every_opened_stream_emits_a_stream_closed_event(node: Node) -> None:
     driver = await node.run_driver()
 
     def balance() -> int:
@@ -70,7 +70,7 @@ async def test_every_stream_that_was_opened_is_told_of_as_ended(node: Node) -> N
     assert [event.code for event in seen(node, StreamClosed)] == ["OK", "INTERNAL", "UNIMPLEMENTED"]
 
 
-async def test_each_write_of_a_checkpoint_is_told_with_its_size(node: Node) -> None:
+async def test_checkpoint_write_emits_an_event_with_its_size(node: Node) -> None:
     await node.run_driver()
     await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
     await until(lambda: {event.file for event in seen(node, CheckpointWritten)} == {HEALTH_FILE, CLAIMS_FILE})
@@ -79,13 +79,13 @@ async def test_each_write_of_a_checkpoint_is_told_with_its_size(node: Node) -> N
     assert 0 < last.seconds < 5
 
 
-def test_a_write_that_failed_is_told_as_such(tmp_path: Path) -> None:
+def test_failed_checkpoint_write_emits_an_event_with_ok_false(tmp_path: Path) -> None:
     told: list[Event] = []
     Checkpoint(tmp_path / "none" / "file", told.append).write({})
     assert [(event.file, event.ok) for event in told if isinstance(event, CheckpointWritten)] == [("file", False)]
 
 
-async def test_the_devices_are_told_with_their_age(node: Node) -> None:
+async def test_devices_are_returned_with_their_age(node: Node) -> None:
     driver = await node.run_driver(devices=("gpu-0",), timeout=30)
     await until(lambda: seen(node, ReportSummary))
     await driver.stream_silence()

@@ -1,4 +1,4 @@
-"""Texts and bytes of any kind from device plugins: our own lines stay lines, and others go on."""
+"""Arbitrary text and bytes from device plugins: log lines stay intact and other plugins keep working."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -54,7 +54,7 @@ def nothing_is_logged_but_lines(caplog: pytest.LogCaptureFixture) -> Iterator[No
     ("field", "words"),
     [("version", "v1beta1"), ("endpoint", "kubelet.sock"), ("resource_name", "extended resource")],
 )
-async def test_an_odd_registration_is_refused_in_a_line(
+async def test_invalid_registration_is_rejected_with_a_one_line_reason(
     node: Node, field: str, words: str, odd: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = await call_register(node, **{field: f"/{odd}"})
@@ -62,7 +62,7 @@ async def test_an_odd_registration_is_refused_in_a_line(
 
 
 @odd_text
-async def test_an_odd_plugin_of_the_registration_directory_is_refused_in_a_line(node: Node, odd: str) -> None:
+async def test_invalid_plugin_in_the_registration_directory_gets_one_line(node: Node, odd: str) -> None:
     plugin = OddPlugin(type="DevicePlugin", name=odd, supported_versions=["v1beta1"])
     await node.serve(plugin.methods)
     other = OddPlugin(type="DevicePlugin", name=RESOURCE, supported_versions=[odd] * 100)
@@ -73,7 +73,7 @@ async def test_an_odd_plugin_of_the_registration_directory_is_refused_in_a_line(
 
 
 @pytest.mark.parametrize("name", ["a\nERROR b.sock", "\x1b[31m.sock", "\u202e.sock"])
-async def test_a_socket_of_any_name_is_told_of_in_a_line(
+async def test_failure_at_any_socket_name_is_logged_in_one_line(
     node: Node, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     plugin = OddDevicePlugin(of("a"))
@@ -85,7 +85,7 @@ async def test_a_socket_of_any_name_is_told_of_in_a_line(
 
 
 @odd_text
-async def test_a_failed_call_is_told_in_a_line(node: Node, odd: str) -> None:
+async def test_failed_call_raises_an_error_of_one_line(node: Node, odd: str) -> None:
     odd = odd[:6000]  # what gRPC takes in a status
     plugin = OddDevicePlugin(of("a"))
     plugin.options = GET_OPTIONS.response(pre_start_required=True)
@@ -104,7 +104,9 @@ async def test_a_failed_call_is_told_in_a_line(node: Node, odd: str) -> None:
 
 
 @odd_text
-async def test_the_end_of_a_list_is_told_in_a_line(node: Node, odd: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_end_of_list_and_watch_is_logged_in_one_line(
+    node: Node, odd: str, caplog: pytest.LogCaptureFixture
+) -> None:
     plugin = await run_odd(node, of("a"))
     plugin.lists.put_nowait(odd[:6000])
     await until(lambda: lines(caplog, "is unavailable until it registers again: ABORTED: "))
@@ -174,7 +176,7 @@ REQUESTS = st.builds(
 
 @a_few
 @given(payloads=st.lists(mutated(LISTS), min_size=1, max_size=6))
-async def test_any_lists_are_taken_or_end_their_plugin(
+async def test_any_list_bytes_do_not_affect_other_plugins(
     node: Node, good: FakeDevicePlugin, payloads: list[bytes]
 ) -> None:
     plugin = OddDevicePlugin(*payloads)
@@ -188,7 +190,7 @@ async def test_any_lists_are_taken_or_end_their_plugin(
 
 @a_few
 @given(options=mutated(OPTIONS), answers=st.lists(mutated(ANSWERS), min_size=1, max_size=6))
-async def test_any_options_and_answers_give_devices_or_a_reason(
+async def test_any_options_and_allocate_responses_give_devices_or_an_error(
     node: Node, options: bytes, answers: list[bytes]
 ) -> None:
     plugin = OddDevicePlugin(of("a"))
@@ -214,7 +216,7 @@ WISHES = st.lists(st.lists(ANYTHING | st.sampled_from("abc"), max_size=4), max_s
 
 @a_few
 @given(payload=mutated(WISHES))
-async def test_any_wish_gives_devices_that_there_are_or_a_reason(node: Node, payload: bytes) -> None:
+async def test_any_preferred_allocation_gives_listed_devices_or_an_error(node: Node, payload: bytes) -> None:
     plugin = OddDevicePlugin(of("a", "b", "c"))
     plugin.options.get_preferred_allocation_available = True
     plugin.more = {GET_PREFERRED_ALLOCATION: answering(payload)}
@@ -235,7 +237,7 @@ async def test_any_wish_gives_devices_that_there_are_or_a_reason(node: Node, pay
 
 @a_few
 @given(payload=mutated(REQUESTS))
-async def test_any_registration_is_answered_in_a_line(node: Node, good: FakeDevicePlugin, payload: bytes) -> None:
+async def test_any_registration_bytes_get_a_one_line_error(node: Node, good: FakeDevicePlugin, payload: bytes) -> None:
     async with grpc.aio.insecure_channel(target(node.root / "device-plugins" / "kubelet.sock")) as channel:
         register: Any = channel.unary_unary(REGISTER.path)
         with pytest.raises(grpc.aio.AioRpcError) as refused:

@@ -1,4 +1,4 @@
-"""Names and texts of plugins with anything in them: pods show them as they are, our own lines stay lines."""
+"""Arbitrary names and texts from plugins: pods show them unchanged and log lines stay intact."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def every_line_is_a_line(caplog: pytest.LogCaptureFixture) -> Any:
 
 
 @odd_text
-async def test_a_device_of_any_name_shows_and_outlives_a_restart(any_node: Node, odd: str) -> None:
+async def test_device_with_any_name_shows_before_and_after_a_restart(any_node: Node, odd: str) -> None:
     driver = await any_node.run_driver(cdi_ids=False, returns={"gpu-0": (Returned(odd, odd),)})
     await any_node.run_pod("pod", await any_node.claim("gpu", "gpu-0"))
     await until(lambda: driver.health.open)
@@ -46,7 +46,7 @@ async def test_a_device_of_any_name_shows_and_outlives_a_restart(any_node: Node,
 
 
 @odd_text
-async def test_a_driver_of_any_name_prepares(any_node: Node, odd: str) -> None:
+async def test_driver_with_any_name_prepares_claims(any_node: Node, odd: str) -> None:
     plugin = await any_node.run_odd(name=odd, supported_versions=HEALTH)
     claim = await any_node.claim("gpu", drivers=(odd,))
     assert (plugin.told, await any_node.manager.prepare("pod", [claim])) == ([(True, "")], {claim.ref.uid: ()})
@@ -58,7 +58,7 @@ async def test_a_driver_of_any_name_prepares(any_node: Node, odd: str) -> None:
 
 @odd_text
 @pytest.mark.parametrize("field", ["type", "endpoint", "supported_versions"])
-async def test_a_plugin_that_says_odd_things_of_itself_is_refused_in_a_line(
+async def test_plugin_with_invalid_info_is_rejected_in_one_line(
     node: Node, field: str, odd: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     plugin = OddPlugin(**{field: [odd] * 100 if field == "supported_versions" else f"x{odd}"})
@@ -69,7 +69,7 @@ async def test_a_plugin_that_says_odd_things_of_itself_is_refused_in_a_line(
 
 
 @odd_text
-async def test_an_error_of_a_driver_is_told_in_a_line(node: Node, odd: str) -> None:
+async def test_driver_error_raises_a_one_line_prepare_error(node: Node, odd: str) -> None:
     plugin = await node.run_odd(name=DRIVER)
     claim = await node.claim("gpu", "gpu-0")
     plugin.answer = PREPARE["v1.DRAPlugin"].response(claims={claim.ref.uid: {"error": odd}})
@@ -79,14 +79,14 @@ async def test_an_error_of_a_driver_is_told_in_a_line(node: Node, odd: str) -> N
 
 
 @odd_text
-async def test_a_claim_whose_driver_of_any_name_is_away_says_so_in_a_line(node: Node, odd: str) -> None:
+async def test_unregistered_driver_of_any_name_gives_a_one_line_error(node: Node, odd: str) -> None:
     with pytest.raises(PrepareError) as error:
         await node.run_pod("pod", await node.claim("gpu", "gpu-0", drivers=(odd,)))
     assert (str(error.value).isprintable(), len(str(error.value)) < 1000) == (True, True)
 
 
 @pytest.mark.parametrize("name", [b"a\nERROR b.sock", b"\x1b[31m.sock", b"\xff\xfe.sock"])
-async def test_a_registration_socket_of_any_name_is_told_of_in_a_line(
+async def test_rejection_at_any_socket_name_is_logged_in_one_line(
     node: Node, name: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     await node.serve(OddPlugin(type="CSIPlugin").methods, os.fsdecode(name))
@@ -94,7 +94,7 @@ async def test_a_registration_socket_of_any_name_is_told_of_in_a_line(
     assert len(lines(caplog, "plugin socket")) == 1
 
 
-async def test_a_file_whose_name_is_no_text_holds_up_no_plugin(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+async def test_file_with_a_non_utf8_name_does_not_delay_plugins(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     (node.registry / os.fsdecode(b"\xff")).touch()
     await until(lambda: lines(caplog, "cannot be watched"))
     driver = node.driver()
@@ -118,5 +118,5 @@ def deep_folder(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["rm", "-rf", tmp_path / "a"], check=True)  # shutil.rmtree does not come so deep
 
 
-def test_folders_may_be_as_deep_as_they_can_be(deep_folder: Path) -> None:
+def test_socket_search_handles_1500_nested_directories(deep_folder: Path) -> None:
     assert list(find_sockets(deep_folder)) == []

@@ -1,4 +1,4 @@
-"""The claims of pods: prepared by their drivers, shared, and undone."""
+"""Claims of pods: prepare, sharing, and unprepare by their drivers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ async def prepared(*drivers: FakeDriver) -> list[int]:
     return [len((await driver.state()).prepared) for driver in drivers]
 
 
-async def test_a_claims_devices_come_as_the_driver_returned_them(node: Node) -> None:
+async def test_prepare_returns_devices_in_the_order_of_the_driver(node: Node) -> None:
     await node.run_driver()
     claim = await node.claim("gpus", "gpu-1", "gpu-0")
     assert await node.manager.prepare("pod", [claim]) == {
@@ -37,7 +37,7 @@ async def test_a_claims_devices_come_as_the_driver_returned_them(node: Node) -> 
 
 
 @pytest.mark.parametrize(("profile", "requests"), [(KEP, ("gpu",)), (V1_37, ("gpu/large", "gpu/small"))])
-async def test_a_subrequest_that_a_driver_names_counts_as_its_request(
+async def test_subrequest_in_a_prepare_response_maps_to_its_request(
     node: Node, profile: Profile, requests: tuple[str, ...]
 ) -> None:
     named = Returned("node-a", "gpu-0", requests=("gpu/large", "gpu/small"))
@@ -60,9 +60,7 @@ async def test_each_version_of_the_node_service_is_supported(node: Node, version
 
 
 @pytest.mark.parametrize(("version", "share"), [("v1.DRAPlugin", "half"), ("v1beta1.DRAPlugin", None)])
-async def test_a_share_of_a_device_comes_with_its_id_where_the_version_knows_it(
-    node: Node, version: str, share: str | None
-) -> None:
+async def test_share_id_is_returned_by_v1_and_not_by_v1beta1(node: Node, version: str, share: str | None) -> None:
     await node.run_driver(dra_versions=(version,))
     claim = await node.claim("gpu", "gpu-0", share="half")
     (device,) = (await node.manager.prepare("pod", [claim]))[claim.ref.uid]
@@ -77,7 +75,7 @@ async def test_a_claim_of_two_drivers_is_prepared_by_both(node: Node) -> None:
     assert await prepared(*drivers) == [0, 0]
 
 
-async def test_what_is_prepared_is_not_asked_for_again(node: Node) -> None:
+async def test_prepared_claim_is_not_prepared_again(node: Node) -> None:
     await node.run_driver()
     claim = await node.claim("gpu", "gpu-0")
     first, second = [await node.manager.prepare("pod", [claim]) for _ in range(2)]
@@ -85,7 +83,7 @@ async def test_what_is_prepared_is_not_asked_for_again(node: Node) -> None:
     assert len(node.happened(Prepared)) == 1
 
 
-async def test_a_shared_claim_is_prepared_once_and_undone_with_its_last_pod(node: Node) -> None:
+async def test_shared_claim_is_prepared_once_and_unprepared_once(node: Node) -> None:
     await node.run_driver()
     claim = await node.claim("gpu", "gpu-0")
     await asyncio.gather(*(node.run_pod(pod, claim) for pod in ("a", "b", "c")))
@@ -95,19 +93,19 @@ async def test_a_shared_claim_is_prepared_once_and_undone_with_its_last_pod(node
     assert len(node.happened(Unprepared)) == 1
 
 
-async def test_undoing_twice_or_for_a_stranger_does_nothing_more(node: Node) -> None:
+async def test_repeated_unprepare_or_unknown_pod_calls_no_driver(node: Node) -> None:
     await node.run_driver()
     await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
     await asyncio.gather(*(node.manager.unprepare(pod) for pod in ("pod", "pod", "stranger")))
     assert len(node.happened(Unprepared)) == 1
 
 
-async def test_a_driver_without_a_plugin_is_named(node: Node) -> None:
+async def test_prepare_error_names_the_driver_without_a_plugin(node: Node) -> None:
     with pytest.raises(PrepareError, match=f"^no plugin is registered for driver {DRIVER}$"):
         await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
 
 
-async def test_an_error_of_the_driver_is_told_with_the_claim(node: Node) -> None:
+async def test_prepare_error_of_the_driver_names_the_claim(node: Node) -> None:
     await node.run_driver()
     claim = await node.claim("gpu", "gpu-0")
     await node.api.delete(CLAIMS, "gpu", "default")
@@ -123,7 +121,7 @@ async def test_an_error_of_the_driver_is_told_with_the_claim(node: Node) -> None
         (b"\x0a\xff", "prepare failed: 2 bytes"),
     ],
 )
-async def test_an_answer_that_says_nothing_of_the_claim_is_an_error(node: Node, answer: Any, reason: str) -> None:
+async def test_prepare_response_without_the_claim_is_an_error(node: Node, answer: Any, reason: str) -> None:
     plugin = await node.run_odd(name=DRIVER)
     plugin.answer = answer
     with pytest.raises(PrepareError, match=f"^{DRIVER} at odd-reg.sock: {reason}"):
@@ -140,7 +138,7 @@ async def test_a_call_that_fails_is_an_error(node: Node, code: grpc.StatusCode) 
         await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
 
 
-async def test_a_plugin_that_goes_while_it_is_asked_is_an_error(node: Node) -> None:
+async def test_deregistration_during_prepare_is_an_error(node: Node) -> None:
     plugin = await node.run_odd(name=DRIVER)
     plugin.pause.clear()
     preparing = asyncio.create_task(node.run_pod("pod", await node.claim("gpu", "gpu-0")))
@@ -159,14 +157,14 @@ async def fail_second(node: Node) -> tuple[FakeDriver, Sequence[AllocatedClaim]]
     return driver, claims
 
 
-async def test_a_claim_that_fails_is_tried_again_alone(node: Node) -> None:
+async def test_only_the_failed_claim_is_prepared_again(node: Node) -> None:
     _, claims = await fail_second(node)
     await node.run_driver(OTHER, devices=("nic-0",))
     await node.run_pod("pod", *claims)
     assert [event.driver for event in node.happened(Prepared)] == [DRIVER, OTHER]
 
 
-async def test_what_was_prepared_before_a_failure_is_undone_even_after_a_restart(node: Node) -> None:
+async def test_claims_prepared_before_a_failure_are_unprepared_after_a_restart(node: Node) -> None:
     driver, _ = await fail_second(node)
     await node.restart()
     await driver.stop()
@@ -176,7 +174,7 @@ async def test_what_was_prepared_before_a_failure_is_undone_even_after_a_restart
     assert len(node.happened(Unprepared)) == 1
 
 
-async def test_a_claim_that_only_one_of_its_drivers_prepared_is_undone_there(node: Node) -> None:
+async def test_partly_prepared_claim_is_unprepared_by_its_preparing_driver(node: Node) -> None:
     driver = await node.run_driver()
     with pytest.raises(PrepareError, match=OTHER):
         await node.run_pod("pod", await node.claim("both", "gpu-0", drivers=(DRIVER, OTHER)))
@@ -186,7 +184,7 @@ async def test_a_claim_that_only_one_of_its_drivers_prepared_is_undone_there(nod
     assert await prepared(driver) == [0]
 
 
-async def test_a_failing_retry_forgets_nobody_who_was_asked_before(node: Node) -> None:
+async def test_failed_retry_still_unprepares_drivers_called_earlier(node: Node) -> None:
     first, second = await node.run_odd(name=DRIVER), await node.run_driver(OTHER)
     claim = await node.claim("three", "gpu-0", drivers=(DRIVER, OTHER, "third.example.com"))
     for code, reason in ((grpc.StatusCode.OK, "third.example.com"), (grpc.StatusCode.INTERNAL, "on purpose")):
@@ -211,7 +209,7 @@ async def test_an_unprepare_that_fails_leaves_the_claim_with_its_pod(node: Node)
     assert await prepared(driver) == [0]
 
 
-async def test_a_finished_pod_keeps_what_its_status_said_while_it_held_its_devices(node: Node) -> None:
+async def test_finished_pod_keeps_its_last_health(node: Node) -> None:
     driver = await node.run_driver()
     await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
     await driver.set_health("gpu-0", Health.UNHEALTHY, "xid 79")
@@ -224,7 +222,7 @@ async def test_a_finished_pod_keeps_what_its_status_said_while_it_held_its_devic
     assert node.seen("pod") == {}
 
 
-async def test_a_finished_pod_of_1_37_shows_nothing_any_more(node_1_37: Node) -> None:
+async def test_1_37_finished_pod_shows_no_devices(node_1_37: Node) -> None:
     await node_1_37.run_driver()
     await node_1_37.run_pod("pod", await node_1_37.claim("gpu", "gpu-0"))
     await node_1_37.shows("pod", gpu_0="Healthy")

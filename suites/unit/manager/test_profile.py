@@ -1,4 +1,4 @@
-"""The rows of what the KEP and each release do differently."""
+"""Profiles: behaviours of the KEP and of each release."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_rows_are_found_by_name() -> None:
     assert all(PROFILES[name].name == name for name in PROFILES)
 
 
-def test_every_row_speaks_health_apis_there_are_newest_first() -> None:
+def test_profiles_call_health_apis_newest_first() -> None:
     order = list(HEALTH_APIS.values())
     older = [order[1]]
     assert [list(profile.called_apis) for profile in PROFILES.values()] == [order, order[:2], older, older, older]

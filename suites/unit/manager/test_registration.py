@@ -1,4 +1,4 @@
-"""Plugins are found by their sockets, shaken hands with, and let go."""
+"""Plugins are found by their sockets, registered, and deregistered."""
 
 import asyncio
 import contextlib
@@ -60,7 +60,7 @@ async def test_sockets_in_folders_are_found_and_dot_files_are_ignored(node: Node
     assert [event.driver for event in node.happened(Registered)] == ["a.example.com", "d.example.com"]
 
 
-async def test_only_sockets_count(node: Node) -> None:
+async def test_only_sockets_are_found(node: Node) -> None:
     odd = await node.serve(OddPlugin(name="odd").methods)
     (node.registry / "file").write_text("")
     (node.registry / "link").symlink_to(odd.path)
@@ -117,7 +117,7 @@ async def test_recreated_socket_registers_another_plugin(node: Node) -> None:
     await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
 
 
-async def test_a_socket_is_the_same_whatever_happens_to_its_other_names_and_its_mode(node: Node) -> None:
+async def test_hard_link_or_mode_change_keeps_the_socket_identity(node: Node) -> None:
     odd = await node.serve(OddPlugin(name="odd").methods)
     (before,) = find_sockets(node.registry)
     (node.root / "another").hardlink_to(odd.path)
@@ -182,9 +182,7 @@ def complained(caplog: pytest.LogCaptureFixture, times: int) -> bool:
     return len(lines(caplog, "odd-reg.sock", 0)) == times
 
 
-async def test_a_refused_plugin_is_asked_again_after_growing_pauses(
-    node: Node, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_rejected_plugin_is_retried_with_growing_backoff(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "drahealth")
     plugin = OddPlugin(type="CSIPlugin")
     await node.serve(plugin.methods)
@@ -196,14 +194,14 @@ async def test_a_refused_plugin_is_asked_again_after_growing_pauses(
     assert len(lines(caplog, "odd-reg.sock")) == 1
 
 
-async def test_a_refused_plugin_that_betters_itself_is_registered(node: Node) -> None:
+async def test_rejected_plugin_registers_after_it_corrects_its_info(node: Node) -> None:
     plugin = await node.run_odd(type="CSIPlugin")
     plugin.info["type"] = "DRAPlugin"
     await node.after_jumps(lambda: plugin.told[-1] == (True, ""))
 
 
 @pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK])
-async def test_a_plugin_that_does_not_take_the_news_is_undone_and_tried_again(
+async def test_failed_registration_notification_deregisters_and_retries_the_plugin(
     node: Node, code: grpc.StatusCode, caplog: pytest.LogCaptureFixture
 ) -> None:
     plugin = OddPlugin()
@@ -217,7 +215,7 @@ async def test_a_plugin_that_does_not_take_the_news_is_undone_and_tried_again(
     await node.after_jumps(lambda: len(plugin.told) == 2)
 
 
-async def test_a_socket_that_is_nobodys_is_named_and_holds_up_no_plugin(
+async def test_socket_without_a_server_is_logged_and_delays_no_plugin(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "DIAL_LIMIT", 1.0)
@@ -228,7 +226,7 @@ async def test_a_socket_that_is_nobodys_is_named_and_holds_up_no_plugin(
     assert lines(caplog, "dead-reg.sock") == ["plugin socket dead-reg.sock: no answer within 1 s; trying again"]
 
 
-async def test_a_socket_that_never_answers_is_named_and_holds_up_no_plugin(
+async def test_unresponsive_socket_is_logged_and_delays_no_plugin(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "DIAL_LIMIT", 1.0)
@@ -240,7 +238,7 @@ async def test_a_socket_that_never_answers_is_named_and_holds_up_no_plugin(
     assert lines(caplog, "mute-reg.sock") == ["plugin socket mute-reg.sock: no answer within 1 s; trying again"]
 
 
-async def test_a_plugin_that_hangs_in_get_info_is_named_and_holds_up_no_plugin(
+async def test_hanging_get_info_is_logged_and_delays_no_plugin(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "INFO_LIMIT", 0.2)
@@ -255,7 +253,7 @@ async def test_a_plugin_that_hangs_in_get_info_is_named_and_holds_up_no_plugin(
     assert "GetInfo failed, is it a plugin? DEADLINE_EXCEEDED" in lines(caplog, "odd-reg.sock")[0]
 
 
-async def test_a_registry_that_is_removed_and_made_again_is_watched_on(node: Node) -> None:
+async def test_recreated_registration_directory_is_watched_again(node: Node) -> None:
     await node.run_driver("first.example.com")
     shutil.rmtree(node.registry)
     await gone(node, "first.example.com")
@@ -263,7 +261,7 @@ async def test_a_registry_that_is_removed_and_made_again_is_watched_on(node: Nod
     assert [event.driver for event in node.happened(Registered)] == ["first.example.com", "second.example.com"]
 
 
-async def test_a_manager_that_stops_in_the_middle_of_handshakes_leaves_nothing(
+async def test_manager_stops_promptly_during_registration_handshakes(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "DIAL_LIMIT", 3600.0)

@@ -1,4 +1,4 @@
-"""What device plugins list: whose list counts, what is read of a device, and what the node has."""
+"""Device lists of device plugins: precedence of lists, device health, and node capacity."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ def test_every_word_but_healthy_is_unhealthy(word: str, health: str) -> None:
     assert listed(a=word).health(GPU, "a") == health
 
 
-def test_a_change_a_new_device_and_a_vanished_one_are_told() -> None:
+def test_list_returns_changed_new_and_removed_devices() -> None:
     resources = listed(same="Healthy", changes="Healthy", vanishes="Healthy")
     assert resources.listed(GPU, "p", listing(same="Healthy", changes="Sick", new="Healthy")) == {
         "changes",
@@ -46,26 +46,26 @@ def test_a_change_a_new_device_and_a_vanished_one_are_told() -> None:
     }
 
 
-def test_the_releases_tell_nobody_of_a_vanished_device() -> None:
+def test_1_37_does_not_report_a_removed_device_as_changed() -> None:
     assert listed(V1_37, a="Healthy").listed(GPU, "p", []) == frozenset()
 
 
 @pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unknown"), (V1_37, "Healthy"), (V1_36, "Healthy")])
-def test_a_device_that_is_not_listed_any_more(profile: Profile, reads: str) -> None:
+def test_unlisted_device_reads_unknown_in_the_kep_only(profile: Profile, reads: str) -> None:
     resources = listed(profile, a="Unhealthy")
     resources.listed(GPU, "p", [])
     assert resources.health(GPU, "a") == reads
 
 
 @pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unknown"), (V1_37, "Unhealthy"), (V1_36, "Unhealthy")])
-def test_a_device_whose_plugin_has_gone(profile: Profile, reads: str) -> None:
+def test_device_of_stopped_plugin_reads_unknown_in_the_kep_only(profile: Profile, reads: str) -> None:
     resources = listed(profile, a="Unhealthy", b="Healthy")
     told = resources.left(GPU, "p", 0.0)
     assert (resources.health(GPU, "a"), told) == (reads, {"a", "b"} if profile is KEP else frozenset())
 
 
 @pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unknown"), (V1_37, "Healthy")])
-def test_a_device_of_before_the_restart(profile: Profile, reads: str) -> None:
+def test_device_after_restart_reads_unknown_in_the_kep_only(profile: Profile, reads: str) -> None:
     resources = Resources(profile, [GPU], 0.0)
     assert (resources.health(GPU, "a"), resources.amounts(0.0)) == (reads, {GPU: Amount(0, 0)})
 
@@ -76,7 +76,7 @@ def test_of_two_devices_with_one_id_the_later_counts() -> None:
     assert (resources.health(GPU, "a"), resources.amounts(0.0)) == (Health.UNHEALTHY, {GPU: Amount(1, 0)})
 
 
-def test_the_node_has_all_devices_and_gives_the_healthy_ones() -> None:
+def test_capacity_counts_all_devices_and_allocatable_only_healthy_ones() -> None:
     resources = listed(a="Healthy", b="Unhealthy", c="Healthy")
     assert (resources.amounts(0.0), resources.healthy(GPU)) == ({GPU: Amount(3, 2)}, ["a", "c"])
 
@@ -101,27 +101,27 @@ def two(profile: Profile) -> Resources:
 
 
 @pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unhealthy"), (V1_37, "Healthy"), (V1_36, "Healthy")])
-def test_what_the_older_of_two_plugins_lists(profile: Profile, reads: str) -> None:
+def test_list_of_the_older_plugin_applies_in_releases_only(profile: Profile, reads: str) -> None:
     resources = two(profile)
     resources.listed(GPU, "p", listing(a="Healthy"))
     assert resources.health(GPU, "a") == reads
 
 
 @pytest.mark.parametrize(("profile", "healthy"), [(KEP, ["b"]), (V1_37, ["b"]), (V1_36, [])])
-def test_the_end_of_the_older_of_two_plugins(profile: Profile, healthy: list[str]) -> None:
+def test_older_plugins_end_clears_allocatable_only_in_1_36(profile: Profile, healthy: list[str]) -> None:
     resources = two(profile)
     resources.listed(GPU, "newer", listing(a="Sick", b="Healthy"))
     resources.left(GPU, "p", 0.0)
     assert (resources.health(GPU, "a"), resources.healthy(GPU)) == (Health.UNHEALTHY, healthy)
 
 
-def test_the_older_plugin_takes_the_place_of_the_newer_when_that_goes() -> None:
+def test_older_plugin_applies_again_after_the_newer_deregisters() -> None:
     resources = two(KEP)
     told = set(resources.left(GPU, "newer", 0.0))
     assert (told, resources.health(GPU, "a")) == ({"a"}, Health.HEALTHY)
 
 
-def test_a_plugin_that_registered_again_goes_on_from_the_list_of_before() -> None:
+def test_reregistered_plugin_keeps_the_previous_list() -> None:
     resources = listed(a="Healthy", b="Sick")
     resources.came(GPU, "again")
     told = resources.left(GPU, "p", 0.0)
@@ -129,14 +129,14 @@ def test_a_plugin_that_registered_again_goes_on_from_the_list_of_before() -> Non
     assert resources.listed(GPU, "again", listing(a="Healthy", b="Healthy")) == {"b"}
 
 
-def test_a_plugin_that_registered_again_and_goes_without_a_list_leaves_none() -> None:
+def test_reregistered_plugin_that_ends_without_a_list_clears_health() -> None:
     resources = listed(a="Healthy")
     resources.came(GPU, "again")
     resources.left(GPU, "p", 0.0)
     assert (set(resources.left(GPU, "again", 0.0)), resources.health(GPU, "a")) == ({"a"}, Health.UNKNOWN)
 
 
-def test_what_a_plugin_lists_counts_until_a_newer_one_has_listed() -> None:
+def test_older_plugins_list_applies_until_the_newer_plugin_lists() -> None:
     resources = listed(a="Healthy")
     resources.came(GPU, "newer")
     told = set(resources.listed(GPU, "p", listing(a="Sick")))
@@ -144,14 +144,14 @@ def test_what_a_plugin_lists_counts_until_a_newer_one_has_listed() -> None:
 
 
 @pytest.mark.parametrize("profile", [V1_37, V1_36])
-def test_in_the_releases_a_plugin_that_registered_again_gives_nothing_until_it_lists(profile: Profile) -> None:
+def test_releases_allocate_no_devices_after_reregistration_until_the_next_list(profile: Profile) -> None:
     resources = listed(profile, a="Healthy")
     resources.came(GPU, "again")
     told = set(resources.left(GPU, "p", 0.0))
     assert (told, resources.amounts(0.0)) == (set(), {GPU: Amount(1, 0)})
 
 
-def test_a_list_that_comes_after_its_plugin_has_gone_is_nothing() -> None:
+def test_list_after_the_end_of_its_plugin_is_ignored() -> None:
     resources = listed(a="Healthy")
     resources.left(GPU, "p", 0.0)
     assert resources.listed(GPU, "p", listing(a="Sick")) == frozenset()
@@ -163,7 +163,7 @@ STEPS = st.lists(st.tuples(st.just("list"), LISTS) | st.just(("leave",)) | st.ju
 
 
 @given(STEPS)
-def test_the_pods_of_every_device_whose_health_changes_are_told(steps: Sequence[tuple[Any, ...]]) -> None:
+def test_every_health_change_is_reported_for_any_sequence_of_lists(steps: Sequence[tuple[Any, ...]]) -> None:
     """Against the plainest model: what the last list says, while its plugin is there."""
     resources, there, model = Resources(KEP), False, dict[str, Health]()
     for what, *list_ in steps:
@@ -183,7 +183,7 @@ def test_the_pods_of_every_device_whose_health_changes_are_told(steps: Sequence[
 
 
 @given(STEPS, st.sampled_from([KEP, V1_37, V1_36, replace(V1_37, resource_plugins="newest")]))
-def test_no_more_is_given_than_there_is(steps: Sequence[tuple[Any, ...]], profile: Profile) -> None:
+def test_allocatable_never_exceeds_capacity(steps: Sequence[tuple[Any, ...]], profile: Profile) -> None:
     resources, there = Resources(profile), False
     for what, *list_ in steps:
         if what == "come" and not there:

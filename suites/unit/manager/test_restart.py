@@ -1,4 +1,4 @@
-"""What a manager knows again after a restart, from its files."""
+"""State that a manager restores from its files after a restart."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ async def test_pods_show_known_health_before_any_plugin_registers_again(any_node
     assert any_node.seen("pod") == SICK
 
 
-async def test_time_goes_on_while_the_manager_is_away(any_node: Node) -> None:
+async def test_health_expires_while_the_manager_is_stopped(any_node: Node) -> None:
     driver = await sick_pod(any_node)
     await come_back_alone(any_node, driver, after=31)
     assert any_node.seen("pod") == {"gpu-0": "Unknown", "gpu-1": "Unknown"}
@@ -64,15 +64,15 @@ async def told_after(node: Node, seconds: float) -> list[set[str]]:
     return node.notified
 
 
-async def test_a_restart_within_the_timeout_tells_nobody_of_the_same_health(any_node: Node) -> None:
+async def test_unchanged_health_after_a_short_restart_notifies_no_pod(any_node: Node) -> None:
     assert await told_after(any_node, 10) == []
 
 
-async def test_the_kep_tells_of_the_recovery_after_a_longer_restart(node: Node) -> None:
+async def test_kep_notifies_pods_of_recovery_after_a_long_restart(node: Node) -> None:
     assert await told_after(node, 31) == [{"pod"}]
 
 
-async def test_1_37_does_not(node_1_37: Node) -> None:
+async def test_1_37_notifies_no_pod_after_a_long_restart(node_1_37: Node) -> None:
     assert await told_after(node_1_37, 31) == []
 
 
@@ -90,12 +90,12 @@ async def beating_for_40_s(node: Node) -> dict[str, str]:
     return node.seen("pod")
 
 
-async def test_heartbeats_outlive_a_restart_in_the_kep_and_not_in_1_37(node: Node, node_1_37: Node) -> None:
+async def test_heartbeats_persist_across_a_restart_in_the_kep_only(node: Node, node_1_37: Node) -> None:
     assert await beating_for_40_s(node) == SICK
     assert await beating_for_40_s(node_1_37) == {"gpu-0": "Unknown", "gpu-1": "Unknown"}
 
 
-async def test_claims_from_before_a_restart_are_undone_by_their_driver(any_node: Node) -> None:
+async def test_claims_prepared_before_a_restart_are_unprepared_by_their_driver(any_node: Node) -> None:
     driver = await sick_pod(any_node)
     await come_back_alone(any_node, driver)
     await driver.start()
@@ -110,7 +110,7 @@ async def test_claims_from_before_a_restart_are_undone_by_their_driver(any_node:
     [(KEP, 1, 1), (V1_37, 2, 1), (V1_36, 2, 1), (V1_34, 2, 2)],
     ids=lambda value: getattr(value, "name", value),
 )
-async def test_the_next_pod_of_a_claim_from_before_has_it_prepared_as_its_release_does(
+async def test_claim_from_before_restart_is_prepared_again_except_in_kep(
     make_node: MakeNode, profile: Profile, asked: int, listed: int
 ) -> None:
     node = make_node(profile)
@@ -132,7 +132,7 @@ async def test_a_cleared_driver_is_cleared_in_the_file_too(any_node: Node) -> No
     await until(lambda: any_node.health_on_file() == {})
 
 
-async def test_what_killed_writers_left_is_cleared_away_at_the_next_start(make_node: MakeNode) -> None:
+async def test_temporary_files_of_killed_writers_are_removed_at_start(make_node: MakeNode) -> None:
     node = make_node()
     for name in ("dra_health_state.tmpa1b2", "dra_manager_state.tmp3", "device_plugin_allocations.tmpx"):
         (node.root / name).write_text('{"half')
@@ -147,7 +147,7 @@ def break_file(path: Path, content: Any) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"null", b'{"gpu.example.com":{"Dev', b"\x00\xff", None], ids=repr)
-async def test_a_broken_health_file_costs_what_was_known_and_nothing_else(
+async def test_broken_health_file_loses_only_the_known_health(
     node: Node, content: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     driver = await sick_pod(node)
@@ -161,7 +161,7 @@ async def test_a_broken_health_file_costs_what_was_known_and_nothing_else(
     await node.shows("pod", gpu_0="Unhealthy: xid 79", gpu_1="Healthy")
 
 
-async def test_one_broken_driver_in_the_health_file_costs_no_other(
+async def test_broken_driver_in_the_health_file_affects_no_other_driver(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     driver = await sick_pod(node)
@@ -176,7 +176,7 @@ async def test_one_broken_driver_in_the_health_file_costs_no_other(
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"claims": 7}', None], ids=repr)
-async def test_a_broken_claims_file_costs_the_claims_and_nothing_else(
+async def test_broken_claims_file_loses_only_the_claims(
     node: Node, content: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     driver = await sick_pod(node)
@@ -191,9 +191,7 @@ async def test_a_broken_claims_file_costs_the_claims_and_nothing_else(
     await node.shows("pod", gpu_0="Unhealthy: xid 79", gpu_1="Healthy")
 
 
-async def test_files_that_cannot_be_written_cost_nothing_but_a_line_each(
-    node: Node, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unwritable_checkpoint_files_are_logged_once_each(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("dra_health_state", "dra_manager_state"):
         (node.root / name).mkdir()
     driver = await sick_pod(node)

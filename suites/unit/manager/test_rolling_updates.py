@@ -1,4 +1,4 @@
-"""Two instances of one driver: which of them is watched and prepares, and what is known when one ends."""
+"""Two instances of one driver: the watched instance, the preparing instance, and the end of one."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ async def test_kep_watches_only_the_newest_instance(node: Node) -> None:
     assert (await streams(old, still_open=0), node.seen("pod")) == (1, {"gpu-0": "Unhealthy", "gpu-1": "Healthy"})
 
 
-async def test_a_replaced_instance_leaves_what_is_known_until_the_newer_reports(node: Node) -> None:
+async def test_health_of_replaced_instance_is_kept_until_the_next_report(node: Node) -> None:
     await watched_pod(node, instance="old")
     new = node.driver(instance="new")
     await new.stream_silence()
@@ -40,7 +40,7 @@ async def test_a_replaced_instance_leaves_what_is_known_until_the_newer_reports(
     assert node.seen("pod") == {"gpu-0": "Healthy", "gpu-1": "Healthy"}
 
 
-async def test_the_end_of_the_old_instance_harms_nothing_in_the_kep(node: Node) -> None:
+async def test_end_of_the_old_instance_keeps_health_in_the_kep(node: Node) -> None:
     old, new = await roll(node)
     await node.shows("pod", gpu_0="Unhealthy", gpu_1="Healthy")
     await old.stop()
@@ -63,7 +63,7 @@ async def test_a_newest_instance_without_health_makes_its_devices_unknown_in_the
     assert await streams(old, still_open=0) == 1
 
 
-async def test_1_37_watches_every_instance_and_forgets_what_all_said_when_one_ends(node_1_37: Node) -> None:
+async def test_1_37_watches_all_instances_and_one_end_clears_health(node_1_37: Node) -> None:
     old, new = await roll(node_1_37)
     await node_1_37.shows("pod", gpu_0="Unhealthy", gpu_1="Healthy")
     assert (await streams(old, still_open=1), await streams(new, still_open=1)) == (1, 1)

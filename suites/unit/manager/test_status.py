@@ -70,7 +70,7 @@ def test_entry_of_a_request_lists_its_devices() -> None:
     }
 
 
-def test_a_use_of_the_whole_claim_has_an_entry_for_each_request_and_in_releases_one_for_all() -> None:
+def test_whole_claim_has_an_entry_per_request_except_in_releases() -> None:
     devices = {"c": [device("gpu-0", "big"), device("nic-0", "net"), device("any-0"), device("both-0", "net", "big")]}
     assert names(status([ClaimUse("gpus", "c")], devices)) == {
         "claim:gpus/big": ["gpu-0", "any-0", "both-0"],
@@ -82,7 +82,7 @@ def test_a_use_of_the_whole_claim_has_an_entry_for_each_request_and_in_releases_
         }
 
 
-def test_where_the_driver_names_no_request_the_entry_of_a_whole_claim_names_none() -> None:
+def test_whole_claim_entry_without_requests_names_only_the_claim() -> None:
     assert names(status([ClaimUse("gpus", "c")], {"c": [device("gpu-0"), device("gpu-1")]})) == {
         "claim:gpus": ["gpu-0", "gpu-1"]
     }
@@ -136,7 +136,7 @@ def test_device_id_depends_on_the_profile(profile: Profile, cdi: list[str], expe
         ([UNKNOWN_HEALTH, HEALTHY, UNHEALTHY], "2"),
     ],
 )
-def test_of_devices_with_one_id_the_first_or_the_worst_shows(healths: list[Health], worst: str) -> None:
+def test_duplicate_ids_show_the_first_or_worst_device(healths: list[Health], worst: str) -> None:
     devices = {"c": [device(str(number), cdi=["vendor/cpu=all"]) for number in range(3)]}
     health = {str(number): Reading(what, f"of {number}") for number, what in enumerate(healths)}
     for profile, shown in ((V1_37, "0"), (replace(V1_37, duplicate_id_shows="worst"), worst)):
@@ -175,7 +175,7 @@ def test_a_message_over_1024_bytes_is_cut(message: str, by_character: str, by_by
 
 
 @given(st.text(st.sampled_from("aé€😀"), min_size=200, max_size=1100))
-def test_a_cut_at_a_character_is_a_beginning_within_the_limit(message: str) -> None:
+def test_cut_message_is_a_prefix_within_the_byte_limit(message: str) -> None:
     shown = cut(message, KEP)
     assert len(shown.encode()) <= 1024
     assert shown == message or (shown.endswith("...") and message.startswith(shown[:-3]) and len(shown.encode()) > 1020)
@@ -193,7 +193,7 @@ TWO_REQUESTS = {"c": [device("gpu-0", "big"), device("nic-0", "net")]}
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_older_releases_keep_requests_apart_less_and_less(profile: Profile, expected: dict[str, list[str]]) -> None:
+def test_separation_of_requests_depends_on_the_release(profile: Profile, expected: dict[str, list[str]]) -> None:
     uses = [ClaimUse("gpus", "c", "big"), ClaimUse("gpus", "c", "net")]
     assert names(status(uses, TWO_REQUESTS, profile=profile)) == expected
 

@@ -1,4 +1,4 @@
-"""The life of a health stream: the table, input by input."""
+"""State table of a health stream, input by input."""
 
 from dataclasses import replace
 from itertools import product
@@ -32,12 +32,12 @@ CHOOSING = {(State.OFF, Input.WATCH): Action.FIRST_METHOD, (State.OPEN, Input.NO
 """Where it is said which method the next call is of; else it is that of the last one."""
 
 
-def test_the_table_of_this_test_is_whole() -> None:
+def test_expected_table_covers_all_states_and_inputs() -> None:
     assert CELLS.keys() == set(product(State, Input))
 
 
 @pytest.mark.parametrize(("state", "what"), LEGAL, ids=lambda value: value.name)
-def test_an_input_leads_on_and_starts_what_the_new_state_does(state: State, what: Input) -> None:
+def test_valid_input_gives_the_expected_state_and_actions(state: State, what: Input) -> None:
     after, actions = step(state, what, KEP)
     assert after is LEGAL[state, what]
     wanted = [CHOOSING.get((state, what)), DOING[after]]
@@ -45,12 +45,12 @@ def test_an_input_leads_on_and_starts_what_the_new_state_does(state: State, what
 
 
 @pytest.mark.parametrize(("state", "what"), ILLEGAL, ids=lambda value: value.name)
-def test_an_input_that_cannot_happen_is_refused(state: State, what: Input) -> None:
+def test_invalid_input_for_a_state_is_rejected(state: State, what: Input) -> None:
     with pytest.raises(ValueError, match=f"invalid input {what.name} for a health stream in state {state.name}"):
         step(state, what, KEP)
 
 
-def test_what_is_known_is_cleared_when_an_open_stream_is_over_unless_a_newer_instance_goes_on() -> None:
+def test_end_of_an_open_stream_clears_health_except_after_replacement() -> None:
     clearing = {key for key in LEGAL if Action.CLEAR in step(*key, KEP)[1]}
     assert clearing == {(State.OPEN, what) for what in (Input.ENDED, Input.UNIMPLEMENTED, Input.GONE)}
 
@@ -60,7 +60,7 @@ def test_a_profile_may_try_again_after_unimplemented() -> None:
     assert step(State.OPEN, Input.UNIMPLEMENTED, tireless) == (State.WAITING, (Action.CLEAR, Action.WAIT))
 
 
-def test_every_state_is_reached_from_the_start_and_ends_when_the_plugin_goes() -> None:
+def test_every_state_is_reachable_and_deregistration_returns_to_off() -> None:
     reached = {State.OFF}
     for _ in State:
         reached |= {after for (state, _), after in LEGAL.items() if state in reached}

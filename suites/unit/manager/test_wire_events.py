@@ -145,7 +145,7 @@ async def test_refused_register_is_reported_with_its_code(node: Node) -> None:
 # -- nobody observes
 
 
-async def test_without_an_observer_no_message_is_turned_into_an_event(
+async def test_no_message_is_decoded_for_events_without_an_observer(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await node.manager.stop()

@@ -1,4 +1,4 @@
-"""`drahealth manager` as a process, with a driver in another one."""
+"""`drahealth manager` as a process, with a driver in another process."""
 
 import asyncio
 import signal
@@ -56,7 +56,7 @@ async def test_a_driver_of_another_process_registers_and_a_pod_shows_its_device(
     assert health(rig.status()) == [UNHEALTHY]
 
 
-async def test_a_second_program_on_a_root_directory_is_one_sentence(rig: Rig, manager: Manager) -> None:
+async def test_second_manager_on_the_same_root_directory_is_rejected(rig: Rig, manager: Manager) -> None:
     await manager.start()
     line = (sys.executable, "-c", FOR_ALL, "manager", "--root-dir", str(rig.root))
     second = await asyncio.create_subprocess_exec(*line, stderr=asyncio.subprocess.PIPE)

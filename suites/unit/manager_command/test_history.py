@@ -1,4 +1,4 @@
-"""`drahealth manager --history`: what the kubelet side saw of any driver, read back from the file."""
+"""`drahealth manager --history`: recorded kubelet-side events of any driver, read from the file."""
 
 import asyncio
 import signal
@@ -85,7 +85,7 @@ def taken(rig: Rig, path: Path) -> Iterator[Options]:
     assert path.read_text() == "mine"
 
 
-async def test_a_history_that_appears_meanwhile_is_not_written_over(rig: Rig, taken: Options) -> None:
+async def test_history_file_created_after_the_check_is_not_overwritten(rig: Rig, taken: Options) -> None:
     with pytest.raises(HarnessError):
         await rig.run(taken)
 
@@ -101,7 +101,7 @@ async def killed(rig: Rig, path: Path) -> AsyncIterator[Callable[[], None]]:
     await process.wait()
 
 
-async def test_a_killed_manager_leaves_a_history_of_all_until_then(
+async def test_history_of_killed_manager_has_all_records_until_then(
     rig: Rig, path: Path, killed: Callable[[], None]
 ) -> None:
     rig.write("job.yaml", pod())
@@ -131,7 +131,7 @@ async def minimal(rig: Rig, path: Path) -> AsyncIterator[None]:
 
 
 @pytest.mark.usefixtures("minimal")
-async def test_a_driver_of_somebody_else_is_judged_by_the_recorded_history(rig: Rig, path: Path) -> None:
+async def test_recorded_history_of_an_external_driver_is_checked(rig: Rig, path: Path) -> None:
     claim = CLAIM.replace("gpu.example.com", "minimal.example.com").replace("gpu-0", "dev-0")
     rig.write("job.yaml", claim, pod(claim=DIRECT))
     await rig.shows(("minimal.example.com/node-a/dev-0", "Healthy", ""))

@@ -1,4 +1,4 @@
-"""From a file's text to the objects that it asks for."""
+"""Parsing of manifest files into objects."""
 
 import json
 from typing import Any
@@ -28,13 +28,13 @@ def test_a_file_may_hold_several_objects_of_all_kinds() -> None:
     assert found[1].allocation == {"devices": {"results": results}}
 
 
-def test_json_is_taken_as_well_as_yaml() -> None:
+def test_json_manifest_is_accepted() -> None:
     (from_yaml,) = read(pod())
     (from_json,) = read(json.dumps(from_yaml.object, indent="\t"))
     assert from_json == from_yaml
 
 
-def test_what_a_server_adds_to_an_object_is_left_out() -> None:
+def test_fields_added_by_the_api_server_are_ignored() -> None:
     (plain,) = read(pod())
     full = {**plain.object, "status": {"phase": "Running"}}
     full["metadata"] = {**full["metadata"], "uid": "u", "resourceVersion": "7", "creationTimestamp": None}
@@ -42,12 +42,12 @@ def test_what_a_server_adds_to_an_object_is_left_out() -> None:
     assert read(json.dumps(full)) == [plain]
 
 
-def test_yaml_is_that_of_1_2() -> None:
+def test_manifests_are_parsed_as_yaml_1_2() -> None:
     (found,) = read(pod().replace("{name: job}", "{name: job, labels: {a: no, b: 'x', c: 2020-01-01}}"))
     assert found.object["metadata"]["labels"] == {"a": "no", "b": "x", "c": "2020-01-01"}
 
 
-def test_another_text_of_the_same_object_changes_nothing() -> None:
+def test_digest_ignores_comments_and_changes_with_the_object() -> None:
     assert read(pod())[0].digest == read(f"# a comment\n{pod()}")[0].digest
     assert read(pod())[0].digest != read(pod(image="two"))[0].digest
 
@@ -76,13 +76,13 @@ def test_another_text_of_the_same_object_changes_nothing() -> None:
         ("[" * 5000, 1, "it is nested too deeply"),
     ],
 )
-def test_what_is_no_manifest_is_one_sentence_with_its_line(text: str, line: int, problem: str) -> None:
+def test_invalid_manifest_is_rejected_with_the_line_number(text: str, line: int, problem: str) -> None:
     with pytest.raises(Malformed) as refused:
         read(text)
     assert (refused.value.line, refused.value.problem) == (line, problem)
 
 
-def test_only_manifests_count_as_such() -> None:
+def test_only_manifest_file_names_are_accepted() -> None:
     names = ["a.yaml", "b.yml", "c.json", "d.txt", ".e.yaml", "default.job.status.yaml", "f.yaml~"]
     assert [name for name in names if is_manifest(name)] == ["a.yaml", "b.yml", "c.json"]
 
@@ -112,7 +112,7 @@ def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @given(st.data())
-def test_whatever_one_value_is_the_file_is_taken_or_refused_in_one_line(data: st.DataObject) -> None:
+def test_any_value_is_accepted_or_rejected_with_one_line(data: st.DataObject) -> None:
     whole = json.loads(json.dumps(data.draw(st.sampled_from(WHOLE))))
     *way, last = data.draw(st.sampled_from([path for path in paths(whole) if path]))
     place = whole
@@ -124,7 +124,7 @@ def test_whatever_one_value_is_the_file_is_taken_or_refused_in_one_line(data: st
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode(errors="surrogatepass")))
-def test_whatever_bytes_there_are_they_are_refused_in_one_line(data: bytes) -> None:
+def test_arbitrary_bytes_are_rejected_with_one_line(data: bytes) -> None:
     with pytest.raises(Malformed) as refused:
         parse(data, "node-a")
     assert "\n" not in refused.value.problem

@@ -1,4 +1,4 @@
-"""What the command refuses before anything is started."""
+"""Options that the command rejects before it starts."""
 
 import os
 import tempfile
@@ -66,7 +66,7 @@ def test_an_invalid_option_gives_a_one_line_error(
     assert capfd.readouterr() == ("", f"drahealth: {sentence}\n")
 
 
-def test_a_root_directory_whose_path_is_too_long_for_sockets_is_one_sentence(
+def test_too_long_root_directory_path_is_rejected_and_not_created(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     root = tmp_path / ("x" * 60)
@@ -79,12 +79,12 @@ def test_a_root_directory_whose_path_is_too_long_for_sockets_is_one_sentence(
     ("text", "gates"),
     [("", Gates(True, True)), ("ResourceHealthStatusMessage=False", Gates(True, False)), (OFF, Gates(False, False))],
 )
-def test_gates_are_given_as_to_a_kubelet(text: str, gates: Gates) -> None:
+def test_feature_gates_use_the_kubelet_syntax(text: str, gates: Gates) -> None:
     assert gates_of(text) == gates
 
 
 @pytest.mark.parametrize("text", ["ResourceHealthStatus=false", "ResourceHealthStatus", "ResourceHealthStatus=1,"])
-def test_gates_that_a_kubelet_refuses_are_refused(text: str) -> None:
+def test_invalid_feature_gates_are_rejected(text: str) -> None:
     with pytest.raises(ConfigurationError):
         gates_of(text)
 

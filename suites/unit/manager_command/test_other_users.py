@@ -1,4 +1,4 @@
-"""What another user of this machine can do with a manager: nothing."""
+"""Other users of this machine cannot access a manager."""
 
 import json
 import os

@@ -87,14 +87,14 @@ def written(*events: Event) -> list[dict[str, Any]]:
     return [{k: v for k, v in json.loads(line).items() if k != "time"} for line in output.getvalue().splitlines()]
 
 
-def test_lines_leave_out_full_messages_and_checkpoints_that_were_written() -> None:
+def test_json_lines_omit_full_messages_and_successful_checkpoint_writes() -> None:
     assert [line["event"] for line in written(*STORY)] == [
         *("started", "plugin-registered", "stream-opened", "report", "change", "notified", "checkpoint-written"),
         *("status-seen", "manifest-rejected", "stream-closed", "plugin-deregistered", "pod-deleted", "stopped"),
     ]
 
 
-def test_a_reader_who_does_not_read_holds_up_nothing() -> None:
+def test_blocked_output_reader_does_not_block_the_writer() -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as output:
         lines = JsonLines(output, SystemClock())
@@ -105,7 +105,7 @@ def test_a_reader_who_does_not_read_holds_up_nothing() -> None:
         output.write("what is left in the buffer goes nowhere")
 
 
-async def test_metrics_count_what_happens_and_look_at_the_devices() -> None:
+async def test_metrics_count_events_and_read_the_devices() -> None:
     metrics = Metrics(lambda: [Device(GPU, BAD, 12.0, False), Device(GPU, Reading(Health.UNKNOWN), 40.0, True)])
     for event in STORY[:11]:
         metrics(event)
@@ -144,7 +144,7 @@ def elsewhere(message: str = "") -> Object:
     return {**POD, "status": {"phase": "Running", "initContainerStatuses": [init], "allocatedResourcesStatus": own}}
 
 
-def test_a_line_of_a_status_has_init_containers_and_what_no_container_uses() -> None:
+def test_status_line_has_init_containers_and_unused_devices() -> None:
     (line,) = written(status_of(elsewhere()))
     shown = {"resource_id": "i", "health": "Unknown", "message": ""}
     setup = {"name": "setup", "state": "terminated", "restarts": 0}
@@ -186,24 +186,24 @@ WAITING: Object = {"name": "main", "state": {"waiting": {"reason": "FailedPrepar
         ({"phase": "Running", "containerStatuses": [WAITING]}, {"nodeName": "a"}, ""),
     ],
 )
-def test_lines_and_table_say_why_a_pod_is_pending(status: Object, spec: Object, pending: str) -> None:
+def test_lines_and_table_show_the_reason_of_a_pending_pod(status: Object, spec: Object, pending: str) -> None:
     event = status_of({**POD, "spec": spec, "status": status})
     (line,) = written(event)
     assert (line["pending"], bool(pending) and pending in table(event)) == (pending, bool(pending))
 
 
-def test_of_many_devices_the_table_shows_the_bad_ones_first() -> None:
+def test_table_shows_unhealthy_devices_first() -> None:
     rows = table(*STORY[:11], devices=10_000).splitlines()
     devices = [row for row in rows if row.startswith(f"{DRIVER}/")]
     assert (devices[0].split()[1], len(rows) < 30) == ("Unhealthy", True)
     assert any(row.startswith("... and 9991 more") for row in rows)
 
 
-def test_what_is_gone_is_in_the_table_no_more() -> None:
+def test_table_omits_deregistered_plugins_and_deleted_pods() -> None:
     assert not {DRIVER, "default/job"} & set(table(*STORY).replace("/root/dra", " ").split())
 
 
-def test_the_table_shows_init_containers_and_what_no_container_uses() -> None:
+def test_table_shows_init_containers_and_unused_devices() -> None:
     rows = [" ".join(line.split()) for line in table(status_of(elsewhere("hot"))).splitlines()]
     assert rows[-2:] == [
         "default/job Running setup terminated i Unknown hot",
@@ -212,7 +212,7 @@ def test_the_table_shows_init_containers_and_what_no_container_uses() -> None:
 
 
 @pytest.mark.parametrize("order", ["\x1b[2J", "\x1b]0;mine\x07", "\x9b2J", "\r", "\u202e"], ids=ascii)
-def test_no_word_of_others_is_an_order_to_the_terminal(order: str) -> None:
+def test_table_escapes_terminal_sequences_in_foreign_text(order: str) -> None:
     bad, where = Device(DeviceId(order, order, order), Reading(Health.UNHEALTHY, order), 1.0, False), (order, order)
     name = {"namespace": order, "name": order, "uid": "u"}
     output = io.StringIO()
@@ -228,6 +228,6 @@ def test_no_word_of_others_is_an_order_to_the_terminal(order: str) -> None:
     assert [line for line in output.getvalue().split("\n") if not line.isprintable()] == []
 
 
-def test_no_log_line_is_an_order_to_the_terminal() -> None:
+def test_log_lines_escape_terminal_sequences() -> None:
     record = logging.LogRecord("any", logging.ERROR, "", 0, "a\x1b[2J\nb", (), None)
     assert LogLines(FORMAT).format(record) == "ERROR a\\x1b[2J\nb"

@@ -1,4 +1,4 @@
-"""The program in this process: manifests in, statuses out, over changes, restarts and bad files."""
+"""The program in this process: manifests, statuses, restarts and invalid files."""
 
 import asyncio
 import logging
@@ -67,7 +67,7 @@ class LateServer(ApiServer):
             yield event
 
 
-async def test_last_statuses_are_written_although_the_watch_is_late(rig: Rig) -> None:
+async def test_stop_writes_last_statuses_despite_a_late_watch(rig: Rig) -> None:
     def late_server(options: Options) -> MemoryApiServer:
         process = MemoryApiServer(options.root)
         process.api = api
@@ -85,7 +85,7 @@ async def test_last_statuses_are_written_although_the_watch_is_late(rig: Rig) ->
     assert rig.status()["message"] == "the last one"
 
 
-async def test_a_new_file_makes_its_objects_and_a_removed_one_deletes_them(rig: Rig) -> None:
+async def test_new_file_creates_its_objects_and_removed_file_deletes_them(rig: Rig) -> None:
     await rig.start()
     rig.write("a.yaml", pod("a"), pod("b"))
     await rig.runs("a")
@@ -97,7 +97,7 @@ async def test_a_new_file_makes_its_objects_and_a_removed_one_deletes_them(rig: 
     assert sorted(e.pod for e in rig.events if isinstance(e, PodDeleted)) == ["a", "b"]
 
 
-async def test_a_pod_whose_spec_changes_is_made_again(rig: Rig) -> None:
+async def test_pod_with_a_changed_spec_is_recreated(rig: Rig) -> None:
     rig.write("job.yaml", pod())
     await rig.start()
     old = await rig.runs()
@@ -116,7 +116,7 @@ async def test_labels_are_changed_in_place(rig: Rig) -> None:
     assert (labelled["metadata"]["uid"], labelled["status"]["phase"]) == (old["uid"], "Running")
 
 
-async def test_a_pod_that_somebody_deletes_is_made_again(rig: Rig) -> None:
+async def test_deleted_pod_is_recreated_from_its_file(rig: Rig) -> None:
     rig.write("job.yaml", pod())
     program = await rig.start()
     old = await rig.runs()
@@ -125,7 +125,7 @@ async def test_a_pod_that_somebody_deletes_is_made_again(rig: Rig) -> None:
     await rig.runs()
 
 
-async def test_a_bad_file_is_told_of_and_the_others_go_on(rig: Rig) -> None:
+async def test_invalid_file_is_rejected_and_other_files_apply(rig: Rig) -> None:
     rig.write("bad.yaml", pod("good"), "\nkind: [")
     rig.write("job.yaml", pod())
     await rig.start()
@@ -134,7 +134,7 @@ async def test_a_bad_file_is_told_of_and_the_others_go_on(rig: Rig) -> None:
     assert list(await rig.objects()) == ["job"]
 
 
-async def test_what_a_file_asked_for_holds_while_it_is_bad(rig: Rig) -> None:
+async def test_objects_of_a_file_stay_while_the_file_is_invalid(rig: Rig) -> None:
     rig.write("job.yaml", pod())
     await rig.start()
     old = await rig.runs()
@@ -147,7 +147,7 @@ async def test_what_a_file_asked_for_holds_while_it_is_bad(rig: Rig) -> None:
     assert rig.status()["uid"] == old["uid"]
 
 
-async def test_an_object_is_one_files_and_the_others_once_that_has_gone(rig: Rig) -> None:
+async def test_duplicate_object_passes_to_the_second_file_after_removal(rig: Rig) -> None:
     rig.write("a.yaml", pod())
     await rig.start()
     old = await rig.runs()
@@ -203,7 +203,7 @@ async def test_a_namespace_that_exists_gets_the_labels_and_stays(rig: Rig) -> No
     assert (await namespaces(rig))["default"] == {"owner": "me"}
 
 
-async def test_a_namespace_that_somebody_deletes_is_made_again(rig: Rig) -> None:
+async def test_deleted_namespace_is_recreated_from_its_file(rig: Rig) -> None:
     rig.write("a.yaml", NAMESPACE, pod_in("team"))
     program = await rig.start()
     old = await rig.runs_in("team")
@@ -214,7 +214,7 @@ async def test_a_namespace_that_somebody_deletes_is_made_again(rig: Rig) -> None
     assert rig.refused == []
 
 
-async def test_what_others_made_is_left_alone(rig: Rig) -> None:
+async def test_object_not_created_from_a_manifest_is_not_changed(rig: Rig) -> None:
     program = await rig.start()
     mine = await program.node.api.create(CLAIMS, {"metadata": {"name": "gpu", "namespace": "default"}, "spec": {}})
     rig.write("claim.yaml", CLAIM)
@@ -224,7 +224,7 @@ async def test_what_others_made_is_left_alone(rig: Rig) -> None:
     assert await program.node.api.get(CLAIMS, "gpu", "default") == mine
 
 
-async def test_a_claim_that_was_freed_has_its_allocation_again(rig: Rig) -> None:
+async def test_released_claim_gets_its_manifest_allocation_again(rig: Rig) -> None:
     rig.write("claim.yaml", CLAIM)
     rig.write("a.yaml", pod("a", claim=DIRECT))
     await rig.start()
@@ -239,7 +239,7 @@ async def test_a_claim_that_was_freed_has_its_allocation_again(rig: Rig) -> None
 # Restarts
 
 
-async def test_after_a_restart_all_is_there_before_any_driver_is(rig: Rig) -> None:
+async def test_restart_restores_pods_and_health_before_any_driver_registers(rig: Rig) -> None:
     driver = await unhealthy_pod(rig)
     before = rig.status()
     await rig.stop()
@@ -250,7 +250,7 @@ async def test_after_a_restart_all_is_there_before_any_driver_is(rig: Rig) -> No
     assert (after["phase"], [type(e) for e in rig.driver_events].count(Prepared)) == ("Running", 1)
 
 
-async def test_a_pod_whose_file_went_meanwhile_gives_its_devices_back(rig: Rig) -> None:
+async def test_file_removed_during_a_restart_deletes_and_unprepares_its_pod(rig: Rig) -> None:
     await unhealthy_pod(rig)
     await rig.stop()
     (rig.pods / "job.yaml").unlink()
@@ -259,7 +259,7 @@ async def test_a_pod_whose_file_went_meanwhile_gives_its_devices_back(rig: Rig) 
     assert [type(event) for event in rig.driver_events].count(Unprepared) == 1
 
 
-async def test_a_pod_whose_file_became_bad_meanwhile_goes_on(rig: Rig) -> None:
+async def test_pod_keeps_running_if_its_file_is_invalid_after_restart(rig: Rig) -> None:
     rig.write("job.yaml", pod())
     await rig.start()
     old = await rig.runs()
@@ -282,13 +282,13 @@ async def test_a_client_works_after_a_restart(rig: Rig) -> None:
     assert (kubeconfig.read_text(), kubeconfig.stat().st_mode & 0o777) == (before, 0o600)
 
 
-async def test_credentials_that_cannot_be_stored_are_one_sentence(rig: Rig) -> None:
+async def test_unwritable_credentials_file_is_reported_as_an_error(rig: Rig) -> None:
     (rig.root / "credentials.json").mkdir()
     with pytest.raises(HarnessError, match=r"credentials\.json cannot be read or written: Is a directory"):
         await rig.start()
 
 
-async def test_a_root_directory_is_of_one_node(rig: Rig) -> None:
+async def test_root_directory_of_another_node_is_rejected(rig: Rig) -> None:
     await rig.start()
     await rig.stop()
     with pytest.raises(HarnessError, match="is the root directory of node node-a, not of node-b"):
@@ -298,7 +298,7 @@ async def test_a_root_directory_is_of_one_node(rig: Rig) -> None:
 # Files of statuses
 
 
-async def test_status_files_of_pods_that_are_gone_are_removed_and_others_left(rig: Rig) -> None:
+async def test_only_status_files_of_deleted_pods_are_removed(rig: Rig) -> None:
     rig.write("job.yaml", pod())
     await rig.start()
     await rig.runs()
@@ -311,7 +311,7 @@ async def test_status_files_of_pods_that_are_gone_are_removed_and_others_left(ri
     assert [path.name for path in rig.pods.iterdir()] == ["mine.status.yaml"]
 
 
-async def test_statuses_that_cannot_be_written_are_told_of_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unwritable_status_file_is_logged_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     (rig.pods / "default.job.status.yaml").mkdir()
     rig.write("job.yaml", pod())
     await rig.start()
@@ -321,7 +321,7 @@ async def test_statuses_that_cannot_be_written_are_told_of_once(rig: Rig, caplog
     assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1
 
 
-async def test_a_root_that_is_not_whole_is_one_sentence(rig: Rig) -> None:
+async def test_damaged_root_directory_is_reported_as_an_error(rig: Rig) -> None:
     (rig.root / "api").write_text("in the way")
     with pytest.raises(HarnessError, match=r"the objects in .*api cannot be read: (File exists|Not a directory)"):
         await rig.start()

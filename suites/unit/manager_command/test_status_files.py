@@ -1,4 +1,4 @@
-"""Status files on a disk that takes none for a while."""
+"""Status files on a temporarily unwritable disk."""
 
 import asyncio
 import logging
@@ -57,14 +57,14 @@ async def in_vain(story: Story, caplog: pytest.LogCaptureFixture) -> None:
     await until(lambda: "cannot be written" in caplog.text)
 
 
-async def test_what_could_not_be_written_is_a_moment_later(story: Story, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_status_write_is_retried(story: Story, caplog: pytest.LogCaptureFixture) -> None:
     await in_vain(story, caplog)
     story.path("job").rmdir()
     await story.tries_again()
     await until(lambda: story.says("job", "Running"))
 
 
-async def test_what_is_newer_goes_before_what_failed(story: Story, caplog: pytest.LogCaptureFixture) -> None:
+async def test_retry_does_not_overwrite_a_newer_status(story: Story, caplog: pytest.LogCaptureFixture) -> None:
     await in_vain(story, caplog)
     story.path("job").rmdir()
     story.shows("job", "Failed")
@@ -75,7 +75,7 @@ async def test_what_is_newer_goes_before_what_failed(story: Story, caplog: pytes
     assert story.says("job", "Failed")
 
 
-async def test_what_could_not_be_removed_is_a_moment_later(story: Story, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_removal_of_a_status_file_is_retried(story: Story, caplog: pytest.LogCaptureFixture) -> None:
     story.path("job").mkdir()
     story.files.delete(pod("job"))
     await until(lambda: "cannot be written" in caplog.text)
@@ -85,7 +85,7 @@ async def test_what_could_not_be_removed_is_a_moment_later(story: Story, caplog:
     await until(lambda: not story.path("job").exists())
 
 
-async def test_a_lasting_problem_is_told_of_once(story: Story, caplog: pytest.LogCaptureFixture) -> None:
+async def test_repeated_write_failure_is_logged_once(story: Story, caplog: pytest.LogCaptureFixture) -> None:
     await in_vain(story, caplog)
     for phase in ("Pending", "Running", "Failed"):
         await story.tries_again()
@@ -94,7 +94,7 @@ async def test_a_lasting_problem_is_told_of_once(story: Story, caplog: pytest.Lo
     assert len([record for record in caplog.records if record.levelno >= logging.ERROR]) == 1
 
 
-async def test_the_last_writing_takes_what_failed_along_and_ends(story: Story, tmp_path: Path) -> None:
+async def test_flush_retries_failed_writes(story: Story, tmp_path: Path) -> None:
     files = StatusFiles(tmp_path, story.clock)
     story.path("job").mkdir()
     files.change(pod("job"))

@@ -1,4 +1,4 @@
-"""Which scenarios run for a change."""
+"""The scenarios that run for a change."""
 
 import pytest
 

@@ -39,7 +39,7 @@ def test_no_two_changes_are_the_same() -> None:
 
 
 @pytest.mark.parametrize("source", ["y", "xx"])
-def test_a_change_whose_text_is_not_there_once_does_not_apply(source: str) -> None:
+def test_change_with_missing_or_repeated_text_does_not_apply(source: str) -> None:
     with pytest.raises(DoesNotApplyError):
         mutant("x", "z").changed(source)
     assert not mutant("x", "z").lines(source)

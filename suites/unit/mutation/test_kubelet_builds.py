@@ -7,7 +7,7 @@ from drahealth.suites.mutation.kubelet_builds import KubeletBuilds
 from drahealth.suites.targets.progress import silent
 
 
-def test_a_build_waits_for_another_one_and_says_so_once(tmp_path: Path) -> None:
+def test_build_logs_once_that_it_waits_for_another_build(tmp_path: Path) -> None:
     lines: list[str] = []
     with (tmp_path / "lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -20,7 +20,7 @@ def test_a_build_waits_for_another_one_and_says_so_once(tmp_path: Path) -> None:
     assert lines == [f"waits for another build of kubelets in {tmp_path}"]
 
 
-def test_a_build_that_is_alone_says_nothing(tmp_path: Path) -> None:
+def test_build_without_a_concurrent_build_logs_nothing(tmp_path: Path) -> None:
     lines: list[str] = []
     KubeletBuilds(tmp_path, "1.37.1", silent, lines.append).keep_only([])
     assert (lines, (tmp_path / "kubelets").is_dir()) == ([], True)

@@ -55,7 +55,7 @@ def test_each_operator_makes_one_change(source: str, expected: tuple[str, str, s
         "x: A | None = a",
     ],
 )
-def test_what_no_kubelet_does_is_left_out(source: str) -> None:
+def test_code_unrelated_to_kubelet_behaviour_is_not_changed(source: str) -> None:
     assert changes(source) == []
 
 

@@ -35,7 +35,7 @@ def test_a_change_in_the_list_that_a_scenario_noticed_is_killed() -> None:
     assert score("killed", equivalent=(0,)).counts == {"killed": 1}
 
 
-def test_a_change_that_is_no_kubelet_counts_neither_way() -> None:
+def test_invalid_changes_are_excluded_from_the_score() -> None:
     found = score("killed", "no import", "does not apply", "survived")
     assert (found.share, [one.line for one in found.invalid()]) == (0.5, [1, 2])
 

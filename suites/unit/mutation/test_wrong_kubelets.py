@@ -1,4 +1,4 @@
-"""Wrong kubelets: their files, and what a run of scenarios says of them."""
+"""Wrong kubelets: their files, and the results of scenarios on them."""
 
 from pathlib import Path
 from typing import Any
@@ -87,11 +87,11 @@ def test_another_change_has_another_folder() -> None:
         (None, Trial("message-lost", "error", reason="the end")),
     ],
 )
-def test_it_is_caught_by_a_scenario_that_fails_only_there(found: dict[str, Any] | None, trial: Trial) -> None:
+def test_new_scenario_failures_catch_a_wrong_kubelet(found: dict[str, Any] | None, trial: Trial) -> None:
     assert judge(WRONG, RIGHT, found, "begin\nthe end\n\n") == trial
 
 
-def test_a_bug_that_no_known_issue_can_hide_survives_without_a_reason() -> None:
+def test_uncaught_bug_without_a_known_issue_survives_without_a_reason() -> None:
     right = dict.fromkeys(WRONG.scenarios, "passed")
     assert judge(WRONG, right, report(a_device_shows="passed"), "") == Trial("message-lost", "survived")
 

@@ -39,7 +39,7 @@ async def test_silent_device_shows_unknown_once_its_timeout_has_passed() -> None
         await kubelet.wait_for_health("gpu-0", Health.UNKNOWN)
 
 
-async def test_timeout_names_what_was_seen() -> None:
+async def test_timeout_error_names_the_last_device_health() -> None:
     async with ReferenceKubelet() as kubelet, FakeDriver.for_node(kubelet):
         await kubelet.wait_for_health("gpu-0", "Healthy")
         with pytest.raises(TimeoutError, match=r"gpu-0 is Unhealthy.*last seen: gpu.example.com/node-a/gpu-0 Healthy"):
@@ -89,7 +89,7 @@ async def test_devices_must_be_a_list() -> None:
             FakeDriver.for_node(kubelet, "gpu-0")
 
 
-async def test_a_kubelet_that_is_not_entered_says_so() -> None:
+async def test_using_a_kubelet_before_entering_it_raises_an_error() -> None:
     with pytest.raises(RuntimeError):
         ReferenceKubelet().devices()
 

@@ -65,7 +65,7 @@ async def test_pod_runs_from_a_manifest_until_it_is_deleted() -> None:
             await pod.object()
 
 
-async def test_timeout_names_what_was_expected_and_seen() -> None:
+async def test_timeout_error_names_the_expected_and_the_last_health() -> None:
     async with ReferenceNode() as node, FakeDriver.for_node(node) as driver:
         pod = await node.run_pod_with_device(driver)
         await pod.wait_for_health("gpu-0", "Healthy")
@@ -117,7 +117,7 @@ def test_unknown_profile_is_rejected() -> None:
         ReferenceNode("v1.2")
 
 
-def test_node_that_is_not_entered_says_so() -> None:
+def test_using_a_node_before_entering_it_raises_an_error() -> None:
     with pytest.raises(RuntimeError, match="enter it first"):
         _ = ReferenceNode().name
 

@@ -45,7 +45,7 @@ async def test_a_pod_shows_the_health_of_the_devices_of_the_node() -> None:
 
 
 @pytest.mark.usefixtures("state")
-async def test_what_a_test_created_is_deleted_and_the_node_continues() -> None:
+async def test_running_node_deletes_the_objects_of_a_test_and_continues() -> None:
     async with RunningNode() as node:
         await node.run_pod_with_device(await node.driver())
     async with RunningNode() as again:
@@ -61,7 +61,7 @@ async def test_the_kubelet_of_a_running_node_is_not_restarted() -> None:
 
 
 @pytest.mark.usefixtures("state")
-async def test_a_node_that_is_not_there_is_an_error() -> None:
+async def test_unknown_node_name_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="there is no node other"):
         await RunningNode("other").__aenter__()
 

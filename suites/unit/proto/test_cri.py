@@ -11,7 +11,7 @@ def test_every_method_carries_the_messages_of_its_name() -> None:
     assert carried == {name: (f"{name}Request", f"{name}Response") for name in carried}
 
 
-def test_both_services_are_spoken() -> None:
+def test_table_has_all_methods_of_both_services() -> None:
     services = [method.path.split("/")[1] for method in METHODS]
     assert {name: services.count(name) for name in services} == {
         "runtime.v1.RuntimeService": 23,

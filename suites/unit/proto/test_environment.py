@@ -1,4 +1,4 @@
-"""What this process sets for itself, and what other programs inherit."""
+"""Environment variables of this process and of its child processes."""
 
 import os
 
@@ -15,7 +15,7 @@ def test_grpc_is_silent_here_and_not_in_other_programs(monkeypatch: pytest.Monke
     assert (os.environ[NAME], environment_of_others().get(NAME)) == ("NONE", None)
 
 
-def test_the_value_of_the_user_stays_and_is_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grpc_verbosity_of_the_user_is_kept_and_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(NAME, "DEBUG")
     silence_grpc()
     assert (os.environ[NAME], environment_of_others()[NAME]) == ("DEBUG", "DEBUG")

@@ -61,7 +61,7 @@ def test_json_form_has_the_word_and_the_fields() -> None:
     ]
 
 
-def test_text_that_is_no_unicode_is_written_as_json_escapes() -> None:
+def test_invalid_unicode_is_written_as_json_escapes() -> None:
     assert json.loads(to_json_text(Step("a\ud800"))) == {"event": "step", "text": "a\ud800"}
 
 
@@ -81,6 +81,6 @@ def test_fields_of_later_versions_are_ignored() -> None:
         ({"event": "report-sent", "driver": "d", "instance": "", "stream": "s", "devices": [{}]}, "devices.0.pool"),
     ],
 )
-def test_data_that_is_no_event_is_rejected_by_name(data: Any, named: str) -> None:
+def test_invalid_event_data_is_rejected_with_the_wrong_part(data: Any, named: str) -> None:
     with pytest.raises(ValueError, match=re.escape(named)):
         from_json(data)

@@ -1,4 +1,4 @@
-"""The health APIs as codecs: what survives the wire, and how odd messages read."""
+"""Encoding and decoding of the health APIs, including unusual messages."""
 
 from dataclasses import MISSING, fields, replace
 from typing import Any
@@ -24,7 +24,7 @@ def over_the_wire(health_api: HealthApi, message: Any) -> tuple[DeviceHealth, ..
 
 @every_health_api
 @given(devices=st.lists(DEVICES, max_size=4))
-def test_what_a_health_api_carries_survives_the_wire_and_the_rest_has_its_default(
+def test_carried_fields_round_trip_and_other_fields_read_as_defaults(
     health_api: HealthApi, devices: list[DeviceHealth]
 ) -> None:
     lost: dict[str, Any] = {
@@ -58,7 +58,7 @@ def test_empty_messages_are_decoded(health_api: HealthApi, data: bytes, devices:
     assert health_api.decode(health_api.method.response.FromString(data)) == (empty,) * devices
 
 
-def test_what_was_shipped_carries_all_and_what_was_drawn_carries_less() -> None:
+def test_released_health_apis_carry_all_fields_and_drafts_carry_fewer() -> None:
     every = {field.name for field in fields(DeviceHealth)}
     assert {f.name: every - f.carries for f in HEALTH_APIS.values()} == {
         "v1.DRAResourceHealth": set(),
@@ -75,7 +75,7 @@ def test_a_health_api_is_advertised_as_the_service_of_its_method(health_api: Hea
     assert health_api.name in (service, f"{service}/{method}")
 
 
-def test_the_methods_of_one_service_are_told_apart_by_name_and_the_newer_comes_first() -> None:
+def test_methods_of_one_service_are_listed_newest_first() -> None:
     assert of_service("v1alpha1.NodeHealth") == (NODE_HEALTH, NODE_HEALTH_DRAFT)
     assert [of_service(name) for name in ("v1.DRAResourceHealth", "v9.Health")] == [(V1,), ()]
 
@@ -92,12 +92,12 @@ def test_a_number_outside_the_enum_shows_unknown(health_api: HealthApi, number: 
 
 @pytest.mark.parametrize("word", ["", "healthy", "HEALTHY", "Sick"])
 @pytest.mark.parametrize(("health_api", "field"), [(NODE_HEALTH, "health_status"), (NODE_HEALTH_DRAFT, "health")])
-def test_a_word_that_is_no_health_shows_unknown(health_api: HealthApi, field: str, word: str) -> None:
+def test_unrecognized_health_string_shows_unknown(health_api: HealthApi, field: str, word: str) -> None:
     message = health_api.method.response(devices=[{field: word}])
     assert over_the_wire(health_api, message) == (DeviceHealth("", "", Health.UNKNOWN),)
 
 
-def test_in_the_first_draft_a_device_stands_as_it_was_prepared() -> None:
+def test_first_draft_encodes_request_names_and_cdi_ids() -> None:
     gpu = PreparedDevice(DeviceId("d", "p", "gpu-0"), ("one", "two"), ("d/gpu=gpu-0",))
     devices = [DeviceHealth("p", "gpu-0", Health.UNHEALTHY), DeviceHealth("p", "gpu-1", Health.HEALTHY)]
     sick, well = NODE_HEALTH_DRAFT.encode(devices, {("p", "gpu-0"): gpu}).devices
@@ -111,7 +111,7 @@ def test_in_the_first_draft_a_device_stands_as_it_was_prepared() -> None:
 
 @every_health_api
 @given(data=st.binary(max_size=60))
-def test_whatever_bytes_come_are_a_report_or_no_message(health_api: HealthApi, data: bytes) -> None:
+def test_any_bytes_decode_to_a_report_or_fail_to_parse(health_api: HealthApi, data: bytes) -> None:
     try:
         message = health_api.method.response.FromString(data)
     except DecodeError:

@@ -1,4 +1,4 @@
-"""Histories in files: what is written is read again, and nothing is lost in silence."""
+"""History files: records round-trip, and lost records are reported."""
 
 import json
 import logging

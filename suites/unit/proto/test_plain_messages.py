@@ -1,4 +1,4 @@
-"""Messages as plain data: nothing that was received is lost."""
+"""Messages as plain data keep all received fields."""
 
 import pytest
 from google.protobuf.message import Message
@@ -76,7 +76,7 @@ def test_topology_of_a_listed_device_is_kept() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_message_that_can_be_read_has_plain_data(data: bytes) -> None:
+def test_any_decoded_message_has_plain_data(data: bytes) -> None:
     try:
         message = V1.method.response.FromString(data)
     except Exception:

@@ -23,7 +23,7 @@ def test_an_ordinary_text_stays_as_it_is(text: str) -> None:
     ],
     ids=ascii,
 )
-def test_what_would_break_or_fill_a_line_is_written_otherwise(text: str, line: str) -> None:
+def test_control_characters_are_escaped_and_long_texts_are_cut(text: str, line: str) -> None:
     assert one_line(text) == line
 
 
@@ -33,18 +33,18 @@ def test_a_missing_value_is_quoted_as_nothing(value: object, text: str) -> None:
 
 
 @given(st.text(st.characters()), st.integers(1, 50))
-def test_any_text_makes_one_printable_line_of_some_length(text: str, limit: int) -> None:
+def test_any_text_becomes_one_printable_line_of_limited_length(text: str, limit: int) -> None:
     line = one_line(text, limit)
     assert line.isprintable()
     assert len(line) <= limit + len("... (123456789 characters)")
 
 
 @given(st.text(st.characters()))
-def test_any_text_is_printable_with_nothing_of_it_cut(text: str) -> None:
+def test_any_text_becomes_printable_without_a_cut(text: str) -> None:
     shown = printable(text)
     assert shown.isprintable()
     assert len(shown) >= len(text)
 
 
-def test_lines_stay_lines_and_lose_their_orders_to_the_terminal() -> None:
+def test_printable_lines_keep_newlines_and_escape_terminal_sequences() -> None:
     assert printable_lines("a\x1b[2J\n\x9b2J\r\n") == "a\\x1b[2J\n\\x9b2J\\r\n"

@@ -99,7 +99,7 @@ async def test_a_method_that_is_not_served_is_unimplemented(channel: grpc.aio.Ch
     assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_a_call_whose_channel_is_closed_fails_and_cancels_nobody(channel: grpc.aio.Channel) -> None:
+async def test_call_on_a_closed_channel_fails_with_a_grpc_error(channel: grpc.aio.Channel) -> None:
     call = asyncio.ensure_future(HANGING.stub(channel)(HANGING.request(), timeout=PATIENCE))
     await channel.channel_ready()
     await channel.close()
@@ -108,7 +108,7 @@ async def test_a_call_whose_channel_is_closed_fails_and_cancels_nobody(channel: 
     assert (error.value.code(), error.value.details()) == (grpc.StatusCode.CANCELLED, "the connection was closed")
 
 
-async def test_a_call_that_is_cancelled_is_cancelled(channel: grpc.aio.Channel) -> None:
+async def test_cancelled_call_raises_cancelled_error(channel: grpc.aio.Channel) -> None:
     call = asyncio.ensure_future(HANGING.stub(channel)(HANGING.request()))
     await channel.channel_ready()
     call.cancel()
@@ -116,7 +116,7 @@ async def test_a_call_that_is_cancelled_is_cancelled(channel: grpc.aio.Channel) 
         await call
 
 
-async def test_a_garbled_answer_is_named_and_logs_nothing(
+async def test_malformed_response_raises_an_error_and_logs_nothing(
     channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(MalformedMessage, match="not a RegistrationStatusResponse"):
@@ -133,7 +133,7 @@ async def test_stream_yields_messages_until_a_malformed_one(channel: grpc.aio.Ch
         await anext(responses)
 
 
-async def test_handlers_of_one_service_come_as_one() -> None:
+async def test_methods_of_one_service_have_one_handler() -> None:
     async def answer(request: Any, context: Any) -> Any:
         return None
 

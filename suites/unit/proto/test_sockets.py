@@ -10,7 +10,7 @@ from drahealth.proto.sockets import PATH_LIMIT, check_path, target
 
 
 @pytest.mark.parametrize("name", ["plain", "a b", "100%", "a%20b", "a?b=c#d", "é", "new\nline", "\udcff"], ids=ascii)
-async def test_a_server_is_reached_at_whatever_name_its_socket_has(name: str) -> None:
+async def test_server_is_reachable_at_any_socket_name(name: str) -> None:
     with tempfile.TemporaryDirectory(prefix="dra-") as folder:
         path = Path(folder) / name
         server = grpc.aio.server()

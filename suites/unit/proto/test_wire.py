@@ -1,4 +1,4 @@
-"""The messages as facts of the wire, and the generated modules as what the compiler makes of the .proto files."""
+"""Message schemas on the wire, and the generated modules compared with the compiler output."""
 
 import os
 import re
@@ -182,12 +182,12 @@ def test_the_enum_of_health_has_the_numbers_of_the_wire() -> None:
     assert dict(health_v1_pb2.HealthStatus.items()) == {"UNKNOWN": 0, "HEALTHY": 1, "UNHEALTHY": 2}
 
 
-def test_only_a_share_id_tells_empty_from_absent() -> None:
+def test_only_share_id_distinguishes_empty_from_absent() -> None:
     present = [f.name for m in dra_v1_pb2.DESCRIPTOR.message_types_by_name.values() for f in m.fields if f.has_presence]
     assert present == ["share_id"]
 
 
-def test_no_message_takes_a_name_of_kubernetes_own_stubs() -> None:
+def test_package_names_are_unique_and_differ_from_kubernetes_packages() -> None:
     health = (health_v1_pb2, health_v1alpha1_pb2, node_health_pb2, node_health_draft_pb2)
     modules = (*health, dra_v1_pb2, dra_v1beta1_pb2, registration_v1_pb2, device_plugin_v1beta1_pb2)
     packages = [module.DESCRIPTOR.package for module in modules]
@@ -200,7 +200,7 @@ def modules(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*_pb2.py*")}
 
 
-def test_the_checked_in_modules_are_what_the_pinned_compiler_makes(tmp_path: Path) -> None:
+def test_checked_in_modules_equal_the_output_of_the_pinned_compiler(tmp_path: Path) -> None:
     offline = {"PIP_RETRIES": "1", "PIP_TIMEOUT": "10", "PYTHON": sys.executable}
     command = [CHECKOUT / "ci/generate-proto", tmp_path]
     done = subprocess.run(command, env=os.environ | offline, capture_output=True, text=True, check=False, timeout=240)

@@ -1,4 +1,4 @@
-"""`drahealth ctl`: what it tells drivers, and what it says to who does not say it right."""
+"""`drahealth ctl`: commands for faults, recovery, taints and status, and rejected arguments."""
 
 import json
 from pathlib import Path
@@ -28,14 +28,14 @@ async def test_a_fault_of_a_divided_device_reaches_its_partitions(serving: Rig) 
     assert await serving.health() == HEALTHY
 
 
-async def test_what_is_not_there_cannot_be_cleared_or_recovered(serving: Rig) -> None:
+async def test_clear_of_an_absent_fault_fails_and_recover_reports_nothing(serving: Rig) -> None:
     unknown = await serving.ctl("clear", "xid/97", "gpu-0")
     nothing = Said(1, "", "drahealth: gpu-0 did not have xid/79\n")
     assert (unknown.code, await serving.ctl("clear", "xid/79", "gpu-0")) == (2, nothing)
     assert await serving.ctl("recover", "reboot", "gpu-1") == Said(0, "there is nothing to recover on gpu-1\n", "")
 
 
-async def test_a_taint_that_is_not_there_cannot_be_removed(serving: Rig) -> None:
+async def test_untaint_of_an_absent_taint_fails(serving: Rig) -> None:
     await serving.ctl("taint", "gpu-0", "example.com/sick")
     assert await serving.ctl("untaint", "gpu-0", "example.com/sick:NoExecute") == Said(
         1, "", "drahealth: gpu-0 did not have the taint example.com/sick:NoExecute\n"
@@ -52,7 +52,7 @@ async def test_inject_names_devices_that_stay_healthy(serving: Rig) -> None:
     assert (await serving.ctl("inject", "xid/63", "split")).out == words.format("split stays")
 
 
-async def test_an_attempt_may_fail_or_be_claimed(serving: Rig) -> None:
+async def test_recover_with_fails_or_claimed_leaves_the_fault(serving: Rig) -> None:
     await serving.ctl("inject", "xid/79", "gpu-0")
     assert await serving.ctl("recover", "reboot", "gpu-0", "--fails") == Said(0, "left: xid/79 on gpu-0\n", "")
     claimed = Said(0, "claimed to be cleared: xid/79 on gpu-0\n", "")
@@ -68,7 +68,7 @@ async def test_a_recovery_takes_the_time_that_it_is_given(serving: Rig) -> None:
     assert (again.code, "xid/79" in again.err) == (2, True)
 
 
-async def test_all_is_well_again(serving: Rig) -> None:
+async def test_reset_restores_health_faults_timeouts_and_heartbeat(serving: Rig) -> None:
     await serving.ctl("inject", "xid/79", "gpu-0")
     await serving.ctl("set", "gpu-1", "--health", "unknown", "--message", "who knows")
     await serving.ctl("stream", "stall")
@@ -115,7 +115,7 @@ async def test_all_is_well_again(serving: Rig) -> None:
         (("recover", "reboot", "--takes", "soon"), "--takes: invalid duration 'soon'"),
     ],
 )
-async def test_what_there_is_not_is_told_of_in_one_sentence(
+async def test_invalid_arguments_are_rejected_with_a_one_line_error(
     serving: Rig, arguments: tuple[str, ...], words: str
 ) -> None:
     said = await serving.ctl(*arguments)
@@ -130,26 +130,26 @@ async def test_unknown_node_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (done.returncode, done.stderr.partition(";")[0]) == (2, "drahealth: there is no node nosuch")
 
 
-async def test_a_request_that_is_too_large_is_told_so(serving: Rig) -> None:
+async def test_too_large_request_is_rejected_with_the_limit(serving: Rig) -> None:
     with pytest.raises(CommandError) as refused:
         await serving.told("set_health", device="gpu-0", health="Healthy", message="x" * LINE_LIMIT)
     assert (str(LINE_LIMIT) in str(refused.value), refused.value.code) == (True, 2)
     assert await serving.health() == HEALTHY
 
 
-async def test_where_nothing_is_asked_it_says_what_can_be(rig: Rig) -> None:
+async def test_missing_command_prints_help_or_an_error(rig: Rig) -> None:
     shown, told = await rig.ctl("stream"), await rig.ctl()
     assert ("stall" in shown.out + shown.err, "has no" in shown.err) == (True, False)
     assert told == Said(2, "", "drahealth: missing command; see drahealth ctl --help\n")
 
 
-async def test_where_nobody_listens_it_says_how_to_begin(rig: Rig) -> None:
+async def test_missing_socket_error_names_the_socket_and_the_start_command(rig: Rig) -> None:
     said = await rig.ctl("status")
     assert (said.code, said.out, said.err.count("\n")) == (3, "", 1)
     assert said.err.startswith(f"drahealth: no socket {rig.socket}; use `drahealth up`")
 
 
-async def test_the_status_tells_all_of_it(serving: Rig) -> None:
+async def test_status_shows_health_and_faults_of_all_devices(serving: Rig) -> None:
     await serving.ctl("inject", "xid/79", "gpu-1")
     shown = await serving.ctl("status")
     (driver,) = json.loads((await serving.ctl("status", "--json")).out)["drivers"]
@@ -161,7 +161,7 @@ async def test_the_status_tells_all_of_it(serving: Rig) -> None:
     )
 
 
-async def test_the_status_tells_of_taints_and_of_what_is_wrong_with_the_streams(serving: Rig) -> None:
+async def test_status_shows_taints_and_stream_faults(serving: Rig) -> None:
     await serving.ctl("inject", "xid/63", "split/mig-0")
     await serving.ctl("taint", "split/mig-0", "example.com/sick=yes:NoExecute")
     await serving.ctl("stream", "drop", "20%")

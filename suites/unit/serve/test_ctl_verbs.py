@@ -1,4 +1,4 @@
-"""Further `drahealth ctl` commands: overrides of devices, stream faults, and the life of drivers."""
+"""`drahealth ctl`: device overrides, stream faults, and start, stop and restart of drivers."""
 
 import asyncio
 
@@ -21,12 +21,12 @@ async def said(rig: Rig, device: str) -> tuple[str, str, int]:
 # -- set
 
 
-async def test_a_device_is_told_of_as_one_says(serving: Rig) -> None:
+async def test_set_changes_health_and_message_of_a_device(serving: Rig) -> None:
     assert await serving.ctl("set", "gpu-0", "--health", "unknown", "--message", "who knows") == DONE
     assert await said(serving, "gpu-0") == ("Unknown", "who knows", 0)
 
 
-async def test_what_is_not_said_stays_but_for_the_message_of_another_health(serving: Rig) -> None:
+async def test_set_keeps_omitted_values_but_new_health_clears_the_message(serving: Rig) -> None:
     await serving.ctl("set", "split/mig-0", "--health", "Unhealthy", "--message", "odd", "--timeout", "7")
     await serving.ctl("set", "split/mig-0", "--message", "odder")
     assert await said(serving, "split-mig-0") == ("Unhealthy", "odder", 7)
@@ -34,7 +34,7 @@ async def test_what_is_not_said_stays_but_for_the_message_of_another_health(serv
     assert await said(serving, "split-mig-0") == ("Healthy", "", 7)
 
 
-async def test_a_heartbeat_is_the_drivers(rig: Rig) -> None:
+async def test_set_heartbeat_applies_to_the_driver(rig: Rig) -> None:
     program = await rig.serve()
     assert await rig.ctl("set", "--heartbeat", "3.5") == DONE
     assert (await program.drivers[0].state()).heartbeat == 3.5
@@ -53,7 +53,7 @@ async def test_a_heartbeat_is_the_drivers(rig: Rig) -> None:
         (("gpu-0", "--timeout", "99999999999999999999"), "--timeout must be between 0 and"),
     ],
 )
-async def test_what_cannot_be_set_changes_nothing(rig: Rig, arguments: tuple[str, ...], words: str) -> None:
+async def test_invalid_set_arguments_change_nothing(rig: Rig, arguments: tuple[str, ...], words: str) -> None:
     program = await rig.serve()
     refused = await rig.ctl("set", *arguments)
     assert (refused.code, refused.out) == (2, "")
@@ -93,7 +93,7 @@ async def test_streams_have_faults_until_they_are_restored(
     assert (await rig.ctl("stream", "restore", arguments[0]), health.faults.values) == (DONE, {})
 
 
-async def test_a_driver_may_be_silent_partial_and_late_at_once_and_all_is_restored(rig: Rig) -> None:
+async def test_stream_restore_clears_silence_partial_and_skew_together(rig: Rig) -> None:
     health = (await rig.serve()).drivers[0].health
     for arguments in (("silence",), ("partial",), ("skew", "-5m")):
         assert await rig.ctl("stream", *arguments) == DONE
@@ -114,9 +114,7 @@ async def test_a_driver_may_be_silent_partial_and_late_at_once_and_all_is_restor
         (("restore", "stal"), "'stal'"),
     ],
 )
-async def test_a_fault_of_streams_that_there_is_not_is_told_of(
-    rig: Rig, arguments: tuple[str, ...], words: str
-) -> None:
+async def test_invalid_stream_arguments_are_rejected(rig: Rig, arguments: tuple[str, ...], words: str) -> None:
     health = (await rig.serve()).drivers[0].health
     refused = await rig.ctl("stream", *arguments)
     assert (refused.code, refused.err.count("\n"), health.faults.values) == (2, 1, {})
@@ -126,7 +124,7 @@ async def test_a_fault_of_streams_that_there_is_not_is_told_of(
 # -- lives
 
 
-async def test_a_driver_stops_and_starts_and_its_process_stays(serving: Rig) -> None:
+async def test_driver_stops_and_starts_while_its_process_keeps_running(serving: Rig) -> None:
     assert (await serving.ctl("stop"), serving.sockets()) == (DONE, ["control.sock"])
     assert (await serving.ctl("start"), serving.sockets()) == (DONE, SOCKETS)
 
@@ -147,7 +145,7 @@ async def test_a_driver_unregisters(serving: Rig) -> None:
 # -- several drivers
 
 
-async def test_where_there_are_several_one_is_named(rig: Rig) -> None:
+async def test_command_for_several_drivers_requires_the_driver_option(rig: Rig) -> None:
     rig.file.write_text(TWO)
     await rig.serve()
     which = await rig.ctl("inject", "link/down", "nic")
@@ -159,14 +157,14 @@ async def test_where_there_are_several_one_is_named(rig: Rig) -> None:
     assert (await rig.told("state", "nic.example.com"))["faults"] == {"nic": ["link/down"]}
 
 
-async def test_the_status_is_that_of_all(rig: Rig) -> None:
+async def test_status_lists_all_drivers(rig: Rig) -> None:
     rig.file.write_text(TWO)
     await rig.serve()
     shown = (await rig.ctl("status")).out.splitlines()
     assert [line.partition(" ")[0] for line in shown if "running" in line] == ["gpu.example.com", "nic.example.com"]
 
 
-async def test_all_of_a_file_retire_together(rig: Rig) -> None:
+async def test_all_drivers_of_a_file_retire_together(rig: Rig) -> None:
     rig.file.write_text(TWO)
     await rig.serve()
     assert await until(lambda: len(rig.sockets()) == 9, PATIENCE)
@@ -174,7 +172,7 @@ async def test_all_of_a_file_retire_together(rig: Rig) -> None:
     assert (rig.sockets(), await rig.slices()) == ([], 0)
 
 
-async def test_a_device_is_tainted_until_it_is_not(serving: Rig) -> None:
+async def test_taint_stays_on_a_device_until_untaint(serving: Rig) -> None:
     assert await serving.ctl("taint", "gpu-0", "example.com/sick=yes:NoExecute") == DONE
     tainted = (await serving.told("state"))["taints"]
     assert await serving.ctl("untaint", "gpu-0", "example.com/sick") == DONE

@@ -1,4 +1,4 @@
-"""Device plugins of a file, beside drivers or alone, controlled like drivers."""
+"""Device plugins served from a file, with or without drivers, controlled with `drahealth ctl`."""
 
 import asyncio
 import io
@@ -96,7 +96,7 @@ async def test_device_plugins_alone_need_no_api_server(rig: Rig, kubelet: Kubele
     assert (process.returncode, said, (rig.root / SOCKET).exists()) == (0, b"", False)
 
 
-async def test_a_kubelet_that_starts_anew_is_registered_with_again(alone: Rig) -> None:
+async def test_plugin_registers_again_after_a_kubelet_restart(alone: Rig) -> None:
     for _ in range(2):
         for path in (alone.root / "device-plugins").iterdir():
             path.unlink()
@@ -116,7 +116,7 @@ async def test_drivers_and_device_plugins_begin_and_end_together(rig: Rig) -> No
     assert [name for name, told in rig.heard if told["event"] == "driver-retired"] == [RESOURCE, DRIVER]
 
 
-async def test_no_driver_begins_where_its_plugin_cannot(alone: Rig) -> None:
+async def test_no_driver_starts_when_a_device_plugin_fails_to_start(alone: Rig) -> None:
     heard = len(alone.heard)
     alone.file.write_text(BOTH)
     with pytest.raises(CommandError, match=RESOURCE):
@@ -124,7 +124,7 @@ async def test_no_driver_begins_where_its_plugin_cannot(alone: Rig) -> None:
     assert ([told["event"] for _, told in alone.heard[heard:]], await alone.slices()) == ([], 0)
 
 
-async def test_two_device_plugins_never_have_one_socket(alone: Rig) -> None:
+async def test_second_device_plugin_on_the_same_socket_is_rejected(alone: Rig) -> None:
     with pytest.raises(CommandError) as refused:
         await alone.serve(socket=alone.root / "other.sock")
     assert (RESOURCE in str(refused.value), str(alone.root / SOCKET) in str(refused.value)) == (True, True)
@@ -137,7 +137,7 @@ async def test_a_plugin_that_stopped_is_not_registered(alone: Rig) -> None:
     assert (state["running"], state["registered"]) == (False, False)
 
 
-async def test_a_plugin_that_stopped_does_not_start_in_anothers_place(alone: Rig) -> None:
+async def test_stopped_plugin_does_not_start_on_a_socket_in_use(alone: Rig) -> None:
     await alone.told("stop")
     await alone.serve(socket=alone.root / "other.sock")
     refused = await alone.ctl("start")
@@ -152,7 +152,7 @@ async def test_a_plugin_that_stopped_does_not_start_in_anothers_place(alone: Rig
         ({"play": "x.timeline.yaml"}, "--play "),
     ],
 )
-async def test_what_is_for_drivers_is_refused_where_there_is_none(rig: Rig, given: Any, words: str) -> None:
+async def test_driver_options_are_rejected_for_a_file_without_drivers(rig: Rig, given: Any, words: str) -> None:
     rig.file.write_text(ALONE)
     with pytest.raises(CommandError, match=words):
         rig.settings(**given)
@@ -169,14 +169,14 @@ async def test_a_fault_is_injected_and_recovered_by_what_is_enough(alone: Rig) -
     assert await alone.health() == WELL
 
 
-async def test_a_device_is_told_of_in_any_word_and_taken_out_of_the_list(alone: Rig) -> None:
+async def test_set_accepts_any_health_word_and_unlists_a_device(alone: Rig) -> None:
     assert await alone.ctl("set", "split/mig", "--health", "healthy", "--unlisted") == DONE
     assert (await alone.health(), await unlisted(alone)) == ({**WELL, "split-mig": "healthy"}, ["split-mig"])
     assert await alone.ctl("set", "split/mig", "--listed") == DONE
     assert await unlisted(alone) == []
 
 
-async def test_a_fault_is_cleared_and_all_is_well_again(alone: Rig) -> None:
+async def test_clear_removes_one_fault_and_reset_removes_all(alone: Rig) -> None:
     await alone.ctl("inject", "xid/79", "gpu-0")
     await alone.ctl("inject", "xid/95", "gpu-1")
     assert (await alone.ctl("clear", "xid/95", "gpu-1"), await unlisted(alone)) == (DONE, ["gpu-0"])
@@ -184,7 +184,7 @@ async def test_a_fault_is_cleared_and_all_is_well_again(alone: Rig) -> None:
     assert (await alone.health(), (await alone.told("state"))["faults"]) == (WELL, {})
 
 
-async def test_a_plugin_crashes_stops_and_starts_and_its_process_stays(alone: Rig) -> None:
+async def test_plugin_crashes_stops_and_starts_while_its_process_keeps_running(alone: Rig) -> None:
     for verb, left in (("crash", True), ("start", True), ("stop", False), ("restart", True)):
         assert await alone.ctl(verb) == DONE
         assert (verb, (alone.root / SOCKET).is_socket()) == (verb, left)
@@ -213,7 +213,7 @@ async def test_a_plugin_crashes_stops_and_starts_and_its_process_stays(alone: Ri
         (("inject", "xid/79", "gpu-9"), "'gpu-9'"),
     ],
 )
-async def test_what_a_device_plugin_does_not_know_is_told_of_in_one_sentence(
+async def test_invalid_device_plugin_commands_give_a_one_line_error(
     alone: Rig, arguments: tuple[str, ...], words: str
 ) -> None:
     said = await alone.ctl(*arguments)
@@ -222,7 +222,7 @@ async def test_what_a_device_plugin_does_not_know_is_told_of_in_one_sentence(
     assert (await alone.health(), await unlisted(alone)) == (WELL, [])
 
 
-async def test_a_driver_has_no_list_that_devices_are_taken_out_of(rig: Rig) -> None:
+async def test_unlisted_option_is_rejected_for_a_driver(rig: Rig) -> None:
     rig.file.write_text(BOTH)
     await rig.serve()
     which = await rig.ctl("set", "gpu-0", "--unlisted")
@@ -235,7 +235,7 @@ async def test_a_driver_has_no_list_that_devices_are_taken_out_of(rig: Rig) -> N
 # -- shown
 
 
-async def test_the_status_tells_of_devices_and_whether_they_are_listed(rig: Rig) -> None:
+async def test_status_shows_health_and_listing_of_plugin_devices(rig: Rig) -> None:
     rig.file.write_text(BOTH)
     await rig.serve()
     await rig.told("inject", RESOURCE, fault="xid/79", device="gpu-1")
@@ -250,7 +250,7 @@ async def test_the_status_tells_of_devices_and_whether_they_are_listed(rig: Rig)
     ]
 
 
-async def test_metrics_have_device_plugins_by_their_resource(rig: Rig, kubelet: Kubelet) -> None:
+async def test_metrics_label_device_plugins_with_their_resource(rig: Rig, kubelet: Kubelet) -> None:
     rig.file.write_text(ALONE)
     await rig.serve(metrics_port=0)
     await until(lambda: any(told["event"] == "registered" for _, told in rig.heard), PATIENCE)
@@ -285,7 +285,7 @@ async def test_the_live_view_has_device_plugins_too(rig: Rig) -> None:
     ]
 
 
-def test_lists_are_told_of_by_what_is_another_in_them() -> None:
+def test_observer_reports_changed_and_unlisted_devices_of_each_list() -> None:
     news, heard = News(), list[Event]()
     news.add(heard.append)
     observe = news.observer()
@@ -306,7 +306,7 @@ def test_lists_are_told_of_by_what_is_another_in_them() -> None:
 # -- at the ends of connections
 
 
-async def test_python_uses_a_device_plugin_that_stands(alone: Rig) -> None:
+async def test_python_client_uses_a_running_device_plugin(alone: Rig) -> None:
     host = RemoteHost(lambda: asyncio.open_unix_connection(str(alone.socket), limit=LINE_LIMIT))
     plugin = await host.use_plugin(RESOURCE)
     await plugin.inject("xid/95", "gpu-1")
@@ -317,7 +317,7 @@ async def test_python_uses_a_device_plugin_that_stands(alone: Rig) -> None:
     assert (await alone.health())["gpu-1"] == "Unhealthy"
 
 
-async def test_a_session_makes_no_driver_where_no_api_server_is_known(rig: Rig) -> None:
+async def test_session_without_an_api_server_cannot_make_a_driver(rig: Rig) -> None:
     rig.file.write_text(ALONE)
     program = Program(rig.settings(), None, News())
     options = {"name": DRIVER, "node": "node-a", "devices": ["gpu-0"], "registry_dir": "/r", "data_dir": "/d"}

@@ -1,4 +1,4 @@
-"""What another user of this machine can do with `drahealth driver serve`: nothing (docs/security.md)."""
+"""Other users of this machine cannot access `drahealth driver serve` (docs/security.md)."""
 
 import os
 from pathlib import Path

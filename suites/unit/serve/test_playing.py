@@ -57,7 +57,7 @@ async def played(rig: Rig, path: Path, **given: object) -> list[dict[str, Any]]:
     return told(rig, "step-started", "step-failed")
 
 
-async def test_a_story_is_played_from_when_the_driver_is_registered(rig: Rig) -> None:
+async def test_timeline_starts_when_the_driver_is_registered(rig: Rig) -> None:
     path = story(rig, "{inject: xid/79, device: gpu-0}", "{after: 10s, recover: reboot, device: gpu-0}")
     await rig.serve(play=path, speed=100.0)
     assert told(rig, "timeline-started") == []
@@ -72,7 +72,7 @@ async def test_a_story_is_played_from_when_the_driver_is_registered(rig: Rig) ->
     assert ((await rig.told("state"))["faults"], told(rig, "timeline-started")[0]["seed"]) == ({}, 7)
 
 
-async def test_it_sets_devices_faults_streams_and_leads_the_drivers_life(rig: Rig) -> None:
+async def test_timeline_sets_devices_and_streams_and_stops_the_driver(rig: Rig) -> None:
     steps = ("{set: {heartbeat: 3s}}", "{set: {message: odd}, device: gpu-1}", "{stream: {drop: 20%}}")
     lives = ("{driver: crash}", "{driver: start}", "{driver: restart}", "{driver: unregister}", "{driver: stop}")
     assert [line["event"] for line in await played(rig, story(rig, *steps, *lives))] == ["step-started"] * 8
@@ -80,7 +80,7 @@ async def test_it_sets_devices_faults_streams_and_leads_the_drivers_life(rig: Ri
     assert (state["running"], devices[1]["message"], rig.sockets()) == (False, "odd", ["control.sock"])
 
 
-async def test_a_story_with_a_workload_of_its_own_is_played_with_the_pods_that_there_are(rig: Rig) -> None:
+async def test_timeline_with_a_workload_is_played_with_existing_pods(rig: Rig) -> None:
     step = "{expect: {device: held, health: Unhealthy}, within: 10ms}"
     lines = await played(rig, story(rig, step, "{mark: over}", more="use: {workload: {devices: 1}}\n"))
     assert [(line["due"], line["do"], line["what"], line["step"]) for line in lines] == [
@@ -88,14 +88,14 @@ async def test_a_story_with_a_workload_of_its_own_is_played_with_the_pods_that_t
     ]
 
 
-async def test_it_taints_devices_and_takes_taints_away(rig: Rig) -> None:
+async def test_timeline_adds_taints_and_removes_timed_taints(rig: Rig) -> None:
     sick, odd = "{taint: {key: sick, effect: NoExecute}, device: gpu-0}", "{taint: {key: odd}, device: gpu-1, for: 1ms}"
     assert [line["event"] for line in await played(rig, story(rig, sick, odd))] == ["step-started"] * 3
     taint = {"key": "sick", "value": "", "effect": "NoExecute"}
     assert (await rig.told("state"))["taints"] == {"gpu-0": [taint]}
 
 
-async def test_what_cannot_be_done_is_told_of_and_the_story_goes_on(rig: Rig) -> None:
+async def test_failed_step_is_reported_and_the_timeline_continues(rig: Rig) -> None:
     path = story(rig, "{inject: xid/46, device: gpu-0}", "{inject: xid/48, device: gpu-1}")
     await rig.serve(play=path)
     await rig.told("inject", fault="xid/46", device="gpu-0")
@@ -107,7 +107,7 @@ async def test_what_cannot_be_done_is_told_of_and_the_story_goes_on(rig: Rig) ->
     assert (await rig.told("state"))["faults"] == {"gpu-0": ["xid/46"], "gpu-1": ["xid/48"]}
 
 
-async def test_a_story_that_waits_for_its_end_does_not_hold_up_the_process(rig: Rig) -> None:
+async def test_waiting_timeline_does_not_delay_the_end_of_the_process(rig: Rig) -> None:
     more = "always:\n  - {after: 1h, reset: true}\n"
     path = story(rig, "{inject: xid/79, device: gpu-0}", "{after: 1h, mark: never}", more=more)
     await rig.serve(play=path)
@@ -127,7 +127,7 @@ async def test_a_story_that_waits_for_its_end_does_not_hold_up_the_process(rig: 
         ("{fly: high}", "unknown key"),
     ],
 )
-async def test_what_a_process_cannot_play_is_refused_before_it_begins(rig: Rig, step: str, words: str) -> None:
+async def test_unsupported_steps_are_rejected_before_the_start(rig: Rig, step: str, words: str) -> None:
     path = story(rig, step)
     with pytest.raises(CommandError) as refused:
         rig.settings(play=path)
@@ -138,7 +138,7 @@ def waiting(device: str) -> str:
     return f"{{when: {{seen: Unhealthy, device: {device}}}, mark: seen}}"
 
 
-async def test_a_story_does_not_wait_for_what_a_device_shows_that_the_driver_has_not(rig: Rig) -> None:
+async def test_wait_for_an_unknown_device_is_rejected(rig: Rig) -> None:
     more = "use: {inventory: [{name: gpu, count: 2}, {name: nic, count: 2}]}\n"
     path = story(
         rig, waiting("gpu-0"), waiting("nic-1"), waiting('"nic-*"'), waiting('"*-0"'), waiting("held"), more=more
@@ -151,7 +151,7 @@ async def test_a_story_does_not_wait_for_what_a_device_shows_that_the_driver_has
     ]
 
 
-async def test_all_that_a_process_cannot_play_is_told_at_once(rig: Rig) -> None:
+async def test_all_unsupported_steps_are_reported_together(rig: Rig) -> None:
     path = story(rig, "{kubelet: restart}", "{mark: fine}", "{plugin: restart}")
     with pytest.raises(CommandError) as refused:
         rig.settings(play=path)
@@ -159,7 +159,7 @@ async def test_all_that_a_process_cannot_play_is_told_at_once(rig: Rig) -> None:
     assert told == [["line 5", "timeline.0"], ["line 7", "timeline.2"]]
 
 
-async def test_a_story_of_another_catalogue_or_of_several_drivers_is_refused(rig: Rig) -> None:
+async def test_timeline_with_another_policy_or_several_drivers_is_rejected(rig: Rig) -> None:
     path = story(rig, "{inject: xid/79, device: gpu-0}")
     with pytest.raises(CommandError, match="got nvidia-catalogue; pass --policy nvidia-catalogue"):
         rig.settings(play=path, policy="nvsentinel")
@@ -203,7 +203,7 @@ async def ends(rig: Rig) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("device", [f"{DRIVER}/node-a/gpu-0", f"{DRIVER}/gpu=gpu-0"])
-async def test_what_a_pod_comes_to_show_is_as_expected(rig: Rig, device: str) -> None:
+async def test_expect_passes_when_a_pod_shows_the_expected_health(rig: Rig, device: str) -> None:
     step = '{expect: {device: gpu-0, health: Unhealthy, message: "*bus"}, within: 1h}'
     await begins(rig, step, "{inject: xid/48, device: gpu-1}")
     await shown(rig, shows("Healthy", device=device))
@@ -212,7 +212,7 @@ async def test_what_a_pod_comes_to_show_is_as_expected(rig: Rig, device: str) ->
     assert (await rig.told("state"))["faults"] == {"gpu-1": ["xid/48"]}
 
 
-async def test_what_does_not_come_is_told_of_with_what_is_there_and_the_story_goes_on(rig: Rig) -> None:
+async def test_failed_expect_reports_the_actual_health_and_the_timeline_continues(rig: Rig) -> None:
     await shown(rig, shows("Unhealthy", "odd"))
     await shown(rig, {**shows("Healthy", name="done"), "status": {**shows("Healthy")["status"], "phase": "Failed"}})
     step = "{expect: {device: gpu-0, health: Healthy}, within: 50ms, holds: 1s}"
@@ -225,14 +225,14 @@ async def test_what_does_not_come_is_told_of_with_what_is_there_and_the_story_go
     )
 
 
-async def test_what_is_to_stay_so_and_does_not_is_told_of(rig: Rig) -> None:
+async def test_expect_with_holds_fails_when_the_health_changes(rig: Rig) -> None:
     await shown(rig, shows("Healthy"))
     await begins(rig, "{expect: {device: gpu-0, health: Healthy}, within: 1h, holds: 1s}")
     await shown(rig, shows("Unknown"))
     assert await ends(rig) == [("failed", "a pod shows Unknown ''")]
 
 
-async def test_where_pods_may_not_be_seen_that_is_why(rig: Rig) -> None:
+async def test_expect_reports_a_forbidden_pod_watch_as_the_reason(rig: Rig) -> None:
     class Refusing(ApiServer):
         """It shows nobody its pods."""
 
@@ -246,7 +246,7 @@ async def test_where_pods_may_not_be_seen_that_is_why(rig: Rig) -> None:
     assert await ends(rig) == [("failed", "pods cannot be watched: Forbidden: pods is forbidden")]
 
 
-async def test_a_story_waits_for_what_a_pod_shows(rig: Rig) -> None:
+async def test_timeline_waits_until_a_pod_shows_the_health(rig: Rig) -> None:
     await begins(rig, "{when: {seen: Unhealthy, device: gpu-0}, inject: xid/48, device: gpu-1}")
     await shown(rig, shows("Healthy"))
     await shown(rig, shows("Unhealthy"))
@@ -254,7 +254,7 @@ async def test_a_story_waits_for_what_a_pod_shows(rig: Rig) -> None:
     assert (await rig.told("state"))["faults"] == {"gpu-1": ["xid/48"]}
 
 
-async def test_a_story_waits_for_calls_of_the_driver_however_long_that_is(rig: Rig) -> None:
+async def test_timeline_waits_for_calls_of_the_driver(rig: Rig) -> None:
     await begins(rig, "{when: {calls: 2, method: NodePrepareResources}, inject: xid/48, device: gpu-1}")
     world = World(rig)
     await world.claim("gpu-0")
@@ -264,7 +264,7 @@ async def test_a_story_waits_for_calls_of_the_driver_however_long_that_is(rig: R
     assert (await rig.told("state"))["faults"] == {"gpu-1": ["xid/48"]}
 
 
-async def test_a_driver_is_upgraded_and_comes_back_with_other_health_apis(rig: Rig) -> None:
+async def test_timeline_upgrades_and_restarts_the_driver_with_other_health_apis(rig: Rig) -> None:
     path = story(rig, "{driver: {upgrade: {overlap: 1h, offer: [v1alpha1]}}}", "{driver: {restart: {offer: [v1]}}}")
     await rig.serve(play=path)
     await registered(rig)
@@ -275,7 +275,7 @@ async def test_a_driver_is_upgraded_and_comes_back_with_other_health_apis(rig: R
     assert not told(rig, "step-failed")
 
 
-async def test_what_a_pod_holds_is_whichever_of_the_devices_it_shows(rig: Rig) -> None:
+async def test_expect_on_held_matches_any_device_of_the_driver(rig: Rig) -> None:
     await shown(rig, shows("Unhealthy", "odd", device=f"{DRIVER}/node-a/split-mig-1"))
     await begins(rig, "{expect: {device: held, health: Unhealthy}, within: 1h}")
     assert await ends(rig) == [("met", "")]

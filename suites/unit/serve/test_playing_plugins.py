@@ -1,4 +1,4 @@
-"""Timelines that are played on a driver of a file and on the device plugin beside it."""
+"""Timelines played on a served driver and the device plugin in the same file."""
 
 from collections.abc import AsyncIterator
 
@@ -62,7 +62,7 @@ def listed_as(health: str, entry: str = RESOURCE, name: str = "job") -> Object:
 # -- what it is told
 
 
-async def test_a_plugin_is_told_of_its_devices_and_of_the_parts_of_those_that_are_divided(both: Rig) -> None:
+async def test_plugin_steps_set_devices_and_partitions_of_the_plugin_only(both: Rig) -> None:
     steps = (SICK, "{plugin: {health: Hot}, device: split}", "{plugin: {listed: false}, device: gpu-1}")
     assert await played(both, *steps) == []
     assert await says(both) == {"gpu-0": "Unhealthy", "gpu-1": "Healthy", "split-mig": "Hot"}
@@ -81,7 +81,7 @@ async def test_a_plugin_is_told_of_its_devices_and_of_the_parts_of_those_that_ar
         (["{plugin: stop, for: 1ms}"], True, True),
     ],
 )
-async def test_a_plugin_leads_its_life_and_what_lasts_is_undone(
+async def test_plugin_steps_crash_stop_start_and_restart_the_plugin(
     both: Rig, steps: list[str], runs: bool, there: bool
 ) -> None:
     assert await played(both, *steps) == []
@@ -90,7 +90,7 @@ async def test_a_plugin_leads_its_life_and_what_lasts_is_undone(
     assert (await both.told("state", DRIVER))["running"]
 
 
-async def test_all_is_well_with_the_plugin_too_once_everything_is_recovered(both: Rig) -> None:
+async def test_reset_step_also_resets_the_device_plugin(both: Rig) -> None:
     await begins(both, SICK, "{plugin: {listed: false}, device: gpu-1}", "{when: {calls: 1}, reset: true}")
     assert await until(lambda: len(told(both, "step-started")) == 2, PATIENCE)
     await both.told("inject", RESOURCE, fault="xid/95", device="split")
@@ -100,7 +100,7 @@ async def test_all_is_well_with_the_plugin_too_once_everything_is_recovered(both
     assert (await both.told("state", RESOURCE))["faults"] == {}
 
 
-async def test_a_story_without_the_plugin_leaves_it_as_it_is(both: Rig) -> None:
+async def test_reset_in_a_timeline_without_plugin_steps_keeps_plugin_faults(both: Rig) -> None:
     await begins(both, "{inject: xid/95, device: gpu-0}", "{when: {calls: 1}, reset: true}")
     await both.told("inject", RESOURCE, fault="xid/95", device="gpu-0")
     await World(both).claim("gpu-0")
@@ -109,19 +109,19 @@ async def test_a_story_without_the_plugin_leaves_it_as_it_is(both: Rig) -> None:
     assert faults == [{}, {"gpu-0": ["xid/95"]}]
 
 
-async def test_faults_are_the_drivers_alone(both: Rig) -> None:
+async def test_inject_step_affects_the_driver_and_not_the_plugin(both: Rig) -> None:
     assert await played(both, "{plugin: start}", "{inject: xid/95, device: gpu-0}") == []
     assert (await says(both), (await both.told("state", DRIVER))["faults"]) == (WELL, {"gpu-0": ["xid/95"]})
 
 
-async def test_what_a_plugin_cannot_do_is_told_of_and_the_story_goes_on(both: Rig) -> None:
+async def test_failed_plugin_step_is_reported_and_the_timeline_continues(both: Rig) -> None:
     assert await played(both, "{plugin: {listed: true}, device: gpu-0}", SICK) == [
         f"device plugin {RESOURCE} already lists gpu-0"
     ]
     assert await says(both) == {**WELL, "gpu-0": "Unhealthy"}
 
 
-async def test_a_story_with_a_plugin_begins_when_that_is_registered_too(rig: Rig) -> None:
+async def test_timeline_with_plugin_steps_starts_after_the_plugin_is_registered(rig: Rig) -> None:
     rig.file.write_text(BOTH)
     await rig.serve(play=story(rig, SICK))
     await registered(rig)
@@ -137,7 +137,7 @@ async def test_a_story_with_a_plugin_begins_when_that_is_registered_too(rig: Rig
 # -- what is expected of it
 
 
-async def test_what_a_pod_comes_to_show_of_the_plugins_device_is_as_expected(both: Rig) -> None:
+async def test_expect_passes_when_a_pod_shows_the_plugins_device_health(both: Rig) -> None:
     await begins(both, '{expect: {device: gpu-0, of: plugin, health: Unhealthy, message: ""}, within: 1h}')
     await shown(both, listed_as("Healthy"))
     await shown(both, listed_as("Unhealthy"))
@@ -146,7 +146,7 @@ async def test_what_a_pod_comes_to_show_of_the_plugins_device_is_as_expected(bot
     assert met["expected"] == "gpu-0 of the device plugin Unhealthy ''"
 
 
-async def test_devices_of_others_that_are_called_so_are_not_the_plugins(both: Rig) -> None:
+async def test_expect_ignores_devices_of_other_resources_with_the_same_name(both: Rig) -> None:
     await shown(both, listed_as("Unhealthy", entry="example.com/nic"))
     await shown(both, shows("Unhealthy", name="other"))
     expected = "{expect: {device: gpu-0, of: plugin, health: Unhealthy}, within: 50ms}"
@@ -154,14 +154,14 @@ async def test_devices_of_others_that_are_called_so_are_not_the_plugins(both: Ri
     assert await ends(both) == [("failed", "no pod shows it"), ("met", "")]
 
 
-async def test_what_the_plugin_shows_is_not_the_drivers(both: Rig) -> None:
+async def test_expect_on_the_driver_ignores_devices_of_the_plugin(both: Rig) -> None:
     await shown(both, listed_as("Healthy"))
     of_both = "{expect: {device: gpu-0, of: plugin, health: Unhealthy}, within: 50ms}"
     await begins(both, of_both, "{expect: {device: gpu-0, health: Healthy}, within: 50ms}")
     assert await ends(both) == [("failed", "a pod shows Healthy ''"), ("failed", "no pod shows it")]
 
 
-async def test_what_a_pod_holds_is_whichever_of_the_plugins_devices_it_shows(both: Rig) -> None:
+async def test_expect_on_held_matches_any_device_of_the_plugin(both: Rig) -> None:
     await shown(both, listed_as("Unhealthy"))
     await begins(both, "{expect: {device: held, of: plugin, health: Unhealthy}, within: 1h}")
     assert await ends(both) == [("met", "")]
@@ -186,9 +186,7 @@ NO_SUCH = f"the device plugin {RESOURCE} has no device split/mig-0; did you mean
         (BOTH, "{plugin: {health: Hot}, device: split/mig-0}", NO_SUCH),
     ],
 )
-async def test_what_has_no_plugin_or_device_to_be_played_on_is_refused_by_line(
-    rig: Rig, file: str, step: str, words: str
-) -> None:
+async def test_step_without_a_matching_plugin_or_device_is_rejected(rig: Rig, file: str, step: str, words: str) -> None:
     rig.file.write_text(file)
     path = story(rig, "{mark: fine}", step)
     with pytest.raises(CommandError) as refused:
@@ -196,7 +194,7 @@ async def test_what_has_no_plugin_or_device_to_be_played_on_is_refused_by_line(
     assert str(refused.value) == f"{path}: line 6: timeline.1: {words}"
 
 
-async def test_a_story_without_a_plugin_is_played_beside_several(rig: Rig) -> None:
+async def test_timeline_without_plugin_steps_runs_with_several_device_plugins(rig: Rig) -> None:
     rig.file.write_text(BOTH + TWO)
     await rig.serve(play=story(rig, "{inject: xid/95, device: gpu-0}"))
     await registered(rig)

@@ -1,4 +1,4 @@
-"""Pods say by their annotations how devices are."""
+"""Pod annotations set the health of devices."""
 
 import asyncio
 from typing import Any
@@ -81,7 +81,7 @@ async def world(rig: Rig) -> World:
     return World(rig)
 
 
-async def test_a_pod_that_holds_a_device_says_how_it_is_until_it_does_not(world: World) -> None:
+async def test_annotation_of_the_holding_pod_sets_health_until_its_removal(world: World) -> None:
     await world.claim("gpu-0")
     await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
     await world.shows("Unhealthy", f"set Unhealthy by annotation {KEY} of pod default/job")
@@ -92,7 +92,7 @@ async def test_a_pod_that_holds_a_device_says_how_it_is_until_it_does_not(world:
 
 
 @pytest.mark.parametrize("partial", [False, True])
-async def test_the_kubelet_is_told_at_once(world: World, partial: bool) -> None:
+async def test_annotation_change_is_reported_to_the_kubelet_at_once(world: World, partial: bool) -> None:
     await world.rig.told("set_heartbeat", seconds=0)
     if partial:
         await world.rig.told("stream_partial")
@@ -112,7 +112,7 @@ async def test_the_kubelet_is_told_at_once(world: World, partial: bool) -> None:
     assert (told["gpu-0"], again["gpu-0"], len(told)) == (2, 1, 1 if partial else 4)
 
 
-async def test_what_goes_with_its_pod_goes(world: World) -> None:
+async def test_annotation_health_ends_when_the_pod_is_deleted(world: World) -> None:
     await world.claim("gpu-0")
     await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
     await world.shows("Unhealthy", f"set Unhealthy by annotation {KEY} of pod default/job")
@@ -120,7 +120,7 @@ async def test_what_goes_with_its_pod_goes(world: World) -> None:
     await world.shows(*WELL)
 
 
-async def test_what_is_allocated_and_there_no_more_is_passed_over(world: World) -> None:
+async def test_allocated_device_of_an_old_pool_is_ignored(world: World) -> None:
     claim = await world.claim("gpu-0")
     gone = {"request": "gpu", "driver": DRIVER, "pool": "older", "device": "gpu-0"}
     claim["status"]["allocation"]["devices"]["results"].append(gone)
@@ -129,7 +129,7 @@ async def test_what_is_allocated_and_there_no_more_is_passed_over(world: World) 
     await world.shows("Unhealthy", f"set Unhealthy by annotation {KEY} of pod default/job")
 
 
-async def test_it_counts_from_when_the_claim_is_prepared_until_it_is_not(world: World) -> None:
+async def test_annotation_applies_only_while_the_claim_is_prepared(world: World) -> None:
     await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
     claim = await world.claim("gpu-0")
     await world.shows("Unhealthy", f"set Unhealthy by annotation {KEY} of pod default/job")
@@ -137,14 +137,14 @@ async def test_it_counts_from_when_the_claim_is_prepared_until_it_is_not(world: 
     await world.shows(*WELL)
 
 
-async def test_a_pod_speaks_for_no_device_that_it_does_not_hold(world: World) -> None:
+async def test_annotation_for_a_device_of_no_claim_is_ignored(world: World) -> None:
     await world.claim("gpu-0")
     await world.rig.api.create(PODS, pod(gpu_0="unknown", gpu_1="unhealthy"))
     await world.shows("Unknown", f"set Unknown by annotation {KEY} of pod default/job")
     assert await world.said("gpu-1") == WELL
 
 
-async def test_of_several_pods_the_worst_holds(world: World) -> None:
+async def test_worst_annotation_of_several_pods_applies(world: World) -> None:
     await world.claim("gpu-0")
     for name, health in (("a", "healthy"), ("b", "unhealthy"), ("c", "unknown")):
         await world.rig.api.create(PODS, pod(name, gpu_0=health))
@@ -153,7 +153,7 @@ async def test_of_several_pods_the_worst_holds(world: World) -> None:
     await world.shows("Unknown", f"set Unknown by annotation {KEY} of pod default/c")
 
 
-async def test_a_pod_hides_no_fault_and_a_recovery_leaves_what_it_says(world: World) -> None:
+async def test_fault_overrides_the_annotation_and_recovery_keeps_the_annotation(world: World) -> None:
     await world.claim("gpu-0")
     await world.rig.api.create(PODS, pod(gpu_0="unknown"))
     await world.shows("Unknown", f"set Unknown by annotation {KEY} of pod default/job")
@@ -163,7 +163,9 @@ async def test_a_pod_hides_no_fault_and_a_recovery_leaves_what_it_says(world: Wo
     assert await world.said() == ("Unknown", f"set Unknown by annotation {KEY} of pod default/job")
 
 
-async def test_the_drivers_own_pod_speaks_for_all(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_annotation_of_the_drivers_own_pod_applies_to_any_device(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("POD_NAME", "driver-x")
     monkeypatch.setenv("POD_NAMESPACE", "default")
     await rig.serve(pod_annotations=True)
@@ -172,7 +174,7 @@ async def test_the_drivers_own_pod_speaks_for_all(rig: Rig, monkeypatch: pytest.
     await World(rig).shows("Unhealthy", message, device="gpu-1")
 
 
-async def test_what_says_nothing_is_told_of_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_annotations_are_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     await world.claim("gpu-0")
     await world.rig.api.create(PODS, pod(gpu_0="sick", gpu_9="unhealthy"))
     await until(lambda: len(caplog.records) == 2, PATIENCE)
@@ -184,7 +186,9 @@ async def test_what_says_nothing_is_told_of_once(world: World, caplog: pytest.Lo
     ]
 
 
-async def test_while_the_api_server_is_away_what_was_said_holds(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_annotation_health_is_kept_during_an_api_server_outage(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     await world.claim("gpu-0")
     await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
     await world.shows("Unhealthy", f"set Unhealthy by annotation {KEY} of pod default/job")
@@ -203,7 +207,7 @@ def of_pods(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage().partition(",")[0] for record in mine]
 
 
-async def test_nobody_is_followed_unless_that_is_asked_for(rig: Rig) -> None:
+async def test_annotations_are_ignored_without_the_pod_annotations_option(rig: Rig) -> None:
     await rig.serve()
     world = World(rig)
     await world.claim("gpu-0")
@@ -215,18 +219,18 @@ async def test_nobody_is_followed_unless_that_is_asked_for(rig: Rig) -> None:
 # -- pure
 
 
-def test_a_claim_is_named_by_the_pod_or_was_made_for_it() -> None:
+def test_claims_of_a_pod_include_named_and_generated_claims() -> None:
     claims = [{"name": "a", "resourceClaimName": "mine"}, {"name": "b"}, {"name": "c"}]
     status = {"resourceClaimStatuses": [{"name": "b", "resourceClaimName": "made"}, {"name": "c"}]}
     assert list(claims_of({"spec": {"resourceClaims": claims}, "status": status})) == ["mine", "made"]
 
 
-def test_annotations_of_others_say_nothing() -> None:
+def test_annotations_with_other_prefixes_are_ignored() -> None:
     metadata = {"namespace": "n", "name": "p", "annotations": {"sick.example.com/gpu-0": "unhealthy", "gpu-0": "sick"}}
     assert list(annotations_of({"metadata": metadata}, "health.example.com")) == []
 
 
-def test_of_two_that_are_equally_bad_the_first_holds() -> None:
+def test_first_of_two_equally_bad_annotations_applies() -> None:
     first, second = HealthOverride(Health.UNKNOWN, "first"), HealthOverride(Health.UNKNOWN, "second")
     annotations = [(Annotation("pod n/p, key", "gpu-0", one), {GPU}) for one in (first, second)]
     assert worst_overrides(annotations) == {GPU: first}

@@ -1,4 +1,4 @@
-"""The process of drivers of a file: how it begins, what it refuses, and that nothing is left."""
+"""The `drahealth driver serve` process: start, rejected options, and cleanup at exit."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ async def line(process: Process, event: str) -> Object:
     raise AssertionError(f"it ended without {event}")
 
 
-async def test_it_publishes_registers_and_ends_with_nothing_left(rig: Rig) -> None:
+async def test_program_publishes_slices_and_sockets_and_removes_them_at_exit(rig: Rig) -> None:
     await rig.serve()
     assert (rig.sockets(), await rig.slices()) == (SOCKETS, 1)
     assert rig.socket.stat().st_mode & 0o777 == 0o600
@@ -61,13 +61,13 @@ async def test_it_publishes_registers_and_ends_with_nothing_left(rig: Rig) -> No
     assert (rig.sockets(), await rig.slices(), (rig.root / "plugins" / DRIVER).exists()) == ([], 0, False)
 
 
-async def test_a_folder_that_is_made_for_the_socket_is_its_owners_alone(rig: Rig) -> None:
+async def test_new_socket_directory_is_accessible_only_to_its_owner(rig: Rig) -> None:
     rig.socket = rig.root / "run" / "control.sock"
     await rig.serve()
     assert (rig.socket.parent.stat().st_mode & 0o777, rig.socket.stat().st_mode & 0o777) == (0o700, 0o600)
 
 
-async def test_its_lines_tell_all_and_it_retires_when_it_is_terminated(rig: Rig, kubeconfig: Path) -> None:
+async def test_log_lines_record_all_events_and_sigterm_retires_the_driver(rig: Rig, kubeconfig: Path) -> None:
     process = await run(rig, kubeconfig)
     started, serving = await line(process, "driver-started"), await line(process, "serving")
     assert (started["driver"], started["devices"], serving["socket"]) == (DRIVER, 4, str(rig.socket))
@@ -79,7 +79,7 @@ async def test_its_lines_tell_all_and_it_retires_when_it_is_terminated(rig: Rig,
     assert (process.returncode, said, rig.sockets(), await rig.slices()) == (0, b"", [], 0)
 
 
-async def test_what_a_killed_process_left_is_replaced(rig: Rig, kubeconfig: Path) -> None:
+async def test_sockets_and_slices_of_a_killed_process_are_replaced(rig: Rig, kubeconfig: Path) -> None:
     process = await run(rig, kubeconfig)
     await line(process, "serving")
     process.kill()
@@ -91,7 +91,7 @@ async def test_what_a_killed_process_left_is_replaced(rig: Rig, kubeconfig: Path
     assert (rig.sockets(), await rig.slices()) == ([], 0)
 
 
-async def test_a_second_process_on_the_same_socket_is_refused_and_the_first_goes_on(rig: Rig, kubeconfig: Path) -> None:
+async def test_second_process_on_the_same_control_socket_is_rejected(rig: Rig, kubeconfig: Path) -> None:
     await rig.serve()
     second = await run(rig, kubeconfig)
     _, said = await asyncio.wait_for(second.communicate(), PATIENCE)
@@ -99,7 +99,7 @@ async def test_a_second_process_on_the_same_socket_is_refused_and_the_first_goes
     assert (rig.sockets(), (await rig.told("state"))["running"]) == (SOCKETS, True)
 
 
-async def test_two_fakes_never_have_one_socket(rig: Rig) -> None:
+async def test_second_driver_on_the_same_dra_socket_is_rejected(rig: Rig) -> None:
     await rig.serve()
     with pytest.raises(CommandError) as refused:
         await rig.serve(socket=rig.root / "other.sock")
@@ -108,7 +108,7 @@ async def test_two_fakes_never_have_one_socket(rig: Rig) -> None:
     assert (rig.sockets(), await rig.slices(), (await rig.told("state"))["running"]) == (SOCKETS, 1, True)
 
 
-async def test_a_driver_that_stopped_does_not_start_in_anothers_place(rig: Rig) -> None:
+async def test_stopped_driver_does_not_start_on_sockets_in_use(rig: Rig) -> None:
     await rig.serve()
     await rig.told("stop")
     other = rig.root / "other.sock"
@@ -126,14 +126,14 @@ class Slow(ApiServer):
         return await super().create(kind, obj)
 
 
-async def test_two_that_begin_at_once_do_not_both_begin(rig: Rig) -> None:
+async def test_only_one_of_two_processes_started_together_serves_a_driver(rig: Rig) -> None:
     api, other = Slow(), rig.root / "other.sock"
     begun = await asyncio.gather(rig.serve(api), rig.serve(api, socket=other), return_exceptions=True)
     (refused,) = (one for one in begun if isinstance(one, CommandError))
     assert DRIVER in str(refused)
 
 
-async def test_two_instances_of_a_driver_stand_side_by_side(rig: Rig) -> None:
+async def test_two_instances_of_a_driver_run_side_by_side(rig: Rig) -> None:
     await rig.serve(instance="a")
     await rig.serve(instance="b", socket=rig.root / "other.sock")
     assert [name for name in rig.sockets() if name.endswith("-reg.sock")] == [
@@ -143,7 +143,7 @@ async def test_two_instances_of_a_driver_stand_side_by_side(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("there", ["a file", "a folder"])
-async def test_what_is_no_socket_is_left_alone(rig: Rig, there: str) -> None:
+async def test_file_or_directory_at_the_socket_path_is_not_replaced(rig: Rig, there: str) -> None:
     if there == "a file":
         rig.socket.write_text("precious")
     else:
@@ -166,7 +166,7 @@ async def test_what_is_no_socket_is_left_alone(rig: Rig, there: str) -> None:
         ({"socket": Path("/" + "x" * 120)}, "the socket path /xxx"),
     ],
 )
-async def test_what_makes_no_sense_is_refused_before_anything_begins(rig: Rig, given: Object, words: str) -> None:
+async def test_invalid_options_are_rejected_before_the_start(rig: Rig, given: Object, words: str) -> None:
     with pytest.raises(CommandError) as refused:
         rig.settings(**given)
     assert words in str(refused.value)
@@ -178,7 +178,7 @@ async def test_an_instance_may_be_called_by_the_uid_or_name_of_its_pod(rig: Rig,
     assert [driver.instance for driver in rig.settings(instance=instance).drivers] == [instance]
 
 
-async def test_a_file_that_is_wrong_says_all_that_is(rig: Rig) -> None:
+async def test_all_errors_of_an_invalid_inventory_file_are_reported(rig: Rig) -> None:
     rig.file.write_text("format: inventory/v1\ndevices:\n  - {nam: gpu}\n  - {name: spare, count: many}\n")
     with pytest.raises(CommandError) as refused:
         rig.settings()
@@ -188,7 +188,7 @@ async def test_a_file_that_is_wrong_says_all_that_is(rig: Rig) -> None:
         rig.settings()
 
 
-async def test_a_folder_too_deep_for_sockets_is_told_of(rig: Rig, kubeconfig: Path) -> None:
+async def test_too_long_socket_path_gives_a_one_line_error(rig: Rig, kubeconfig: Path) -> None:
     process = await run(rig, kubeconfig, "--plugins-dir", str(rig.root / ("x" * 90)))
     _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert (process.returncode, said.count(b"\n")) == (2, 1)
@@ -214,7 +214,7 @@ async def test_a_mistyped_kubelet_directory_is_not_created(rig: Rig) -> None:
         (("--sped", "3"), 2, "unknown option --sped; did you mean --speed or --seed? see drahealth"),
     ],
 )
-async def test_wrong_arguments_are_told_of_in_one_sentence(
+async def test_invalid_arguments_give_a_one_line_error(
     rig: Rig, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
     given = ("-f", str(rig.file), *arguments) if arguments[0] == "--kubeconfig" else arguments
@@ -237,14 +237,14 @@ class Refusing(ApiServer):
         return await super().create(kind, obj)
 
 
-async def test_where_the_api_server_refuses_it_says_so_and_leaves_nothing(rig: Rig) -> None:
+async def test_rejected_publish_fails_and_leaves_no_sockets(rig: Rig) -> None:
     with pytest.raises(CommandError) as refused:
         await rig.serve(Refusing())
     assert str(refused.value) == (f"driver {DRIVER} cannot publish its devices: Forbidden: resourceslices is forbidden")
     assert (refused.value.code, rig.sockets()) == (3, [])
 
 
-async def test_what_the_api_server_refuses_is_no_mistake_of_who_asked(rig: Rig) -> None:
+async def test_start_rejected_by_the_api_server_exits_with_code_3(rig: Rig) -> None:
     rig.api = moody = Moody()
     await rig.serve()
     await rig.ctl("stop")
@@ -263,7 +263,7 @@ class Silent(ApiServer):
         return await super().create(kind, obj)
 
 
-async def test_it_ends_at_once_while_it_waits_for_the_api_server(rig: Rig) -> None:
+async def test_program_ends_at_once_while_waiting_for_the_api_server(rig: Rig) -> None:
     program, told = Program(rig.settings(), Silent(), News()), asyncio.Event()
     running = asyncio.create_task(program.run(told))
     await until(lambda: (rig.root / "plugins_registry").is_dir(), PATIENCE)
@@ -283,7 +283,7 @@ class Moody(ApiServer):
         return await super().create(kind, obj)
 
 
-async def test_what_the_api_server_refuses_later_disturbs_no_device_and_is_made_up_for(rig: Rig) -> None:
+async def test_rejected_republish_affects_no_health_and_is_retried(rig: Rig) -> None:
     rig.api = moody = Moody()
     await rig.serve()
     moody.refuses = True
@@ -297,7 +297,7 @@ async def test_what_the_api_server_refuses_later_disturbs_no_device_and_is_made_
     assert (await rig.health())["gpu-0"] == "Unhealthy"
 
 
-async def test_it_begins_while_the_api_server_is_away_and_publishes_later(rig: Rig) -> None:
+async def test_program_starts_without_the_api_server_and_publishes_later(rig: Rig) -> None:
     rig.api.down()
     await rig.serve()
     await rig.told("inject", fault="xid/79", device="gpu-0")
@@ -310,7 +310,7 @@ async def test_it_begins_while_the_api_server_is_away_and_publishes_later(rig: R
     assert (await rig.health())["gpu-0"] == "Unhealthy"
 
 
-async def test_it_ends_while_the_api_server_is_away_and_says_what_stays(
+async def test_exit_without_the_api_server_logs_the_slices_left_behind(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     await rig.serve()
@@ -323,7 +323,7 @@ async def test_it_ends_while_the_api_server_is_away_and_says_what_stays(
     ]
 
 
-async def test_a_socket_that_nobody_serves_any_more_is_no_hindrance(rig: Rig) -> None:
+async def test_stale_control_socket_is_replaced(rig: Rig) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(rig.socket))
     assert (await rig.ctl("status")).code == 3

@@ -1,4 +1,4 @@
-"""Drivers that stand by themselves, at the ends of any number of connections."""
+"""Sessions with served drivers over any number of connections."""
 
 import asyncio
 from typing import Any
@@ -23,7 +23,7 @@ def call(number: int, name: str, driver: int | None = 1, /, **args: Any) -> dict
     return {"id": number, "driver": driver, "call": name, "args": args}
 
 
-async def test_a_driver_that_is_used_says_what_it_is(serving: Rig) -> None:
+async def test_use_returns_the_description_of_the_driver(serving: Rig) -> None:
     async with serving.line() as ends:
         used = (await ends.asks(ATTACH, USE))["result"]
     assert used == {
@@ -38,7 +38,7 @@ async def test_a_driver_that_is_used_says_what_it_is(serving: Rig) -> None:
     }
 
 
-async def test_what_one_connection_does_another_sees_and_its_end_undoes_nothing(serving: Rig) -> None:
+async def test_changes_of_a_closed_connection_persist_and_others_see_them(serving: Rig) -> None:
     async with serving.line() as one, serving.line() as other:
         await one.asks(ATTACH, USE, call(2, "inject", fault="xid/79", device="gpu-0"))
         one.writer.close()
@@ -47,14 +47,14 @@ async def test_what_one_connection_does_another_sees_and_its_end_undoes_nothing(
     assert (state["running"], state["faults"]) == (True, {"gpu-0": ["xid/79"]})
 
 
-async def test_to_drop_a_driver_that_stands_is_to_forget_it(serving: Rig) -> None:
+async def test_drop_of_a_served_driver_leaves_it_running(serving: Rig) -> None:
     async with serving.line() as ends:
         gone = await ends.asks(ATTACH, USE, call(2, "drop", None, driver=1), call(3, "state"))
     assert gone["error"] == "unknown driver 1"
     assert (await serving.told("state"))["running"]
 
 
-async def test_who_watches_hears_what_others_do(serving: Rig) -> None:
+async def test_watcher_receives_events_of_commands_from_other_connections(serving: Rig) -> None:
     async with serving.line() as ends:
         await ends.asks(ATTACH, USE, call(2, "watch", None, driver=1))
         await serving.told("inject", fault="xid/79", device="gpu-0")
@@ -64,7 +64,7 @@ async def test_who_watches_hears_what_others_do(serving: Rig) -> None:
     assert heard == {"seq": 0, "driver": 1, "news": told}
 
 
-async def test_who_watches_one_driver_hears_nothing_of_another(rig: Rig) -> None:
+async def test_watcher_of_one_driver_receives_no_events_of_another(rig: Rig) -> None:
     rig.file.write_text(TWO)
     await rig.serve()
     async with rig.line() as ends:
@@ -74,14 +74,14 @@ async def test_who_watches_one_driver_hears_nothing_of_another(rig: Rig) -> None
         assert (await ends.hears())["news"]["command"] == "set_heartbeat"
 
 
-async def test_who_does_not_watch_hears_nothing_but_answers(serving: Rig) -> None:
+async def test_connection_without_a_watch_receives_only_replies(serving: Rig) -> None:
     async with serving.line() as ends:
         await ends.asks(ATTACH, USE)
         await serving.told("inject", fault="xid/79", device="gpu-0")
         assert (await ends.asks(call(2, "state")))["id"] == 2
 
 
-async def test_what_is_too_much_for_who_watches_is_left_out_and_counted(rig: Rig) -> None:
+async def test_events_beyond_the_watch_buffer_are_dropped_and_counted(rig: Rig) -> None:
     program = await rig.serve()
     async with rig.line() as ends:
         await ends.asks(ATTACH, USE, call(2, "watch", None, driver=1))
@@ -97,7 +97,7 @@ async def test_what_is_too_much_for_who_watches_is_left_out_and_counted(rig: Rig
     assert 0 < last["left_out"] < 160
 
 
-async def test_python_uses_a_driver_that_stands_as_one_of_its_own(serving: Rig) -> None:
+async def test_python_client_uses_a_served_driver(serving: Rig) -> None:
     host = RemoteHost(lambda: asyncio.open_unix_connection(str(serving.socket), limit=LINE_LIMIT))
     driver = await host.use()
     await driver.set_health("gpu-1", Health.UNKNOWN, "who knows")
@@ -106,7 +106,7 @@ async def test_python_uses_a_driver_that_stands_as_one_of_its_own(serving: Rig) 
     assert (await serving.health())["gpu-1"] == "Unknown"
 
 
-async def test_a_session_may_make_drivers_of_its_own_beside(serving: Rig) -> None:
+async def test_session_makes_own_drivers_and_its_end_stops_only_those(serving: Rig) -> None:
     options = {"name": "nic.example.com", "node": "node-a", "devices": ["nic-0"]}
     options |= {"registry_dir": str(serving.root / "plugins_registry"), "data_dir": str(serving.root / "nic")}
     async with serving.line() as ends:
@@ -116,7 +116,7 @@ async def test_a_session_may_make_drivers_of_its_own_beside(serving: Rig) -> Non
     assert (await serving.told("state"))["running"]
 
 
-async def test_a_session_makes_no_driver_in_the_place_of_one_that_stands(serving: Rig) -> None:
+async def test_session_cannot_make_a_driver_on_sockets_in_use(serving: Rig) -> None:
     where = {"registry_dir": f"{serving.root}/plugins_registry", "data_dir": f"{serving.root}/plugins/{DRIVER}"}
     options = {"name": DRIVER, "node": "node-a", "devices": ["gpu-0"], **where}
     async with serving.line() as ends:
@@ -142,7 +142,7 @@ async def test_a_session_makes_no_driver_in_the_place_of_one_that_stands(serving
         ([ATTACH, b"x" * (LINE_LIMIT + 2) + b"\n"], str(LINE_LIMIT)),
     ],
 )
-async def test_a_request_that_is_none_has_one_answer_and_the_next_one_is_served(
+async def test_invalid_request_gets_an_error_reply_and_serving_continues(
     serving: Rig, lines: list[Any], error: str
 ) -> None:
     async with serving.line() as ends:
@@ -150,7 +150,7 @@ async def test_a_request_that_is_none_has_one_answer_and_the_next_one_is_served(
     assert (await serving.told("state"))["running"]
 
 
-async def test_who_says_nothing_or_ends_amid_a_line_disturbs_nobody(
+async def test_connection_closed_mid_line_stops_no_driver_and_logs_nothing(
     serving: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     for said in (b"", b"{", to_line(ATTACH) + b'{"id": 1'):
@@ -159,7 +159,7 @@ async def test_who_says_nothing_or_ends_amid_a_line_disturbs_nobody(
     assert ((await serving.told("state"))["running"], caplog.records) == (True, [])
 
 
-async def test_changes_of_which_one_is_wrong_are_not_done_by_half(serving: Rig) -> None:
+async def test_changes_with_one_invalid_device_are_rejected_as_a_whole(serving: Rig) -> None:
     changes = [{"pool": "node-a", "device": name, "health": "Unhealthy"} for name in ("gpu-0", "gpu-9")]
     async with serving.line() as ends:
         refused = await ends.asks(ATTACH, USE, call(2, "play", changes=changes))

@@ -1,4 +1,4 @@
-"""What is shown of drivers of a file: metrics, the live view, and what `ctl watch` prints."""
+"""Output of served drivers: metrics, the live view, and `ctl watch`."""
 
 import asyncio
 import io
@@ -35,7 +35,7 @@ from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.serve.rig import DRIVER, Rig
 
 
-async def test_metrics_count_what_happens_and_show_how_it_is(rig: Rig) -> None:
+async def test_metrics_count_calls_and_commands_and_show_the_state(rig: Rig) -> None:
     await rig.serve(metrics_port=0)
     await rig.told("inject", fault="xid/79", device="split")
     async with grpc.aio.insecure_channel(target(rig.root / f"plugins_registry/{DRIVER}-reg.sock")) as channel:
@@ -59,7 +59,7 @@ async def test_metrics_on_a_loopback_address_need_the_token(rig: Rig, address: s
         assert answer.status == status
 
 
-async def test_a_port_that_is_taken_is_told_of_and_nothing_is_left(rig: Rig) -> None:
+async def test_metrics_port_in_use_is_rejected_and_leaves_no_sockets(rig: Rig) -> None:
     taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = taken.sockets[0].getsockname()[1]
     with pytest.raises(CommandError, match=rf"metrics cannot be served on 127.0.0.1, port {port}: .*in use; choose"):
@@ -68,7 +68,7 @@ async def test_a_port_that_is_taken_is_told_of_and_nothing_is_left(rig: Rig) -> 
     assert rig.sockets() == []
 
 
-async def test_the_live_view_shows_what_is_wrong_first(rig: Rig) -> None:
+async def test_live_view_shows_unhealthy_devices_first(rig: Rig) -> None:
     program = await rig.serve()
     view = LiveView(Console(width=160, height=40, file=io.StringIO()))
     program.news.add(view)
@@ -121,7 +121,7 @@ async def watching(serving: Rig, *arguments: str) -> AsyncIterator[tuple[asyncio
         await process.communicate()
 
 
-async def test_who_watches_is_told_in_sentences_until_it_is_enough(serving: Rig) -> None:
+async def test_watch_prints_events_as_text_until_an_interrupt(serving: Rig) -> None:
     async with watching(serving) as (process, first):
         process.send_signal(signal.SIGINT)
         _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
@@ -141,7 +141,7 @@ with Connection(Path(sys.argv[1])) as connection, suppress(KeyboardInterrupt):
 """Waits for events. The interrupt is pending, but does not end the system call that waits."""
 
 
-async def test_an_interrupt_that_comes_just_before_the_wait_for_events_ends_it(serving: Rig) -> None:
+async def test_interrupt_just_before_the_wait_for_events_ends_the_wait(serving: Rig) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", HEED + UNNOTICED, str(serving.socket), stderr=asyncio.subprocess.PIPE
     )
@@ -154,7 +154,7 @@ async def test_an_interrupt_that_comes_just_before_the_wait_for_events_ends_it(s
     assert (process.returncode, said) == (0, b"")
 
 
-async def test_who_watches_is_told_as_json_until_the_process_ends(rig: Rig) -> None:
+async def test_watch_prints_events_as_json_until_the_process_ends(rig: Rig) -> None:
     await rig.serve()
     async with watching(rig, "--json") as (process, first):
         await rig.end()
@@ -181,25 +181,25 @@ def heard(*reports: tuple[DeviceHealth, ...], complete: bool = True) -> list[str
 
 
 @pytest.mark.parametrize("complete", [True, False])
-def test_a_device_is_told_of_when_it_is_something_else(complete: bool) -> None:
+def test_device_is_reported_only_when_its_health_changes(complete: bool) -> None:
     well, ill = device("a", Health.HEALTHY), device("a", Health.UNHEALTHY)
     other = device("b", Health.HEALTHY)
     reports = [(well, other), (ill, other), (device("a", Health.UNHEALTHY, updated=5), other), (well, other)]
     assert heard(*reports, complete=complete) == ["p/a Unhealthy", "p/a Healthy"]
 
 
-def test_reports_of_other_lengths_are_compared_by_name() -> None:
+def test_reports_of_different_lengths_are_compared_by_device_name() -> None:
     ill, other = device("a", Health.UNHEALTHY), device("b", Health.UNKNOWN)
     assert heard((ill, other), (other,), (ill, other), ()) == ["p/a Unhealthy", "p/b Unknown"]
 
 
-def test_of_a_long_call_it_is_told_how_long_it_was() -> None:
+def test_long_command_arguments_are_shortened_in_events() -> None:
     event = command_done(DRIVER, "play", {"changes": [1] * 9, "text": "x" * 500, "number": 7, "offer": ["v1"]})
     long = f"{'x' * 200}... (500 characters)"
     assert event.args == {"changes": "9 of them", "text": long, "number": 7, "offer": ["v1"]}
 
 
-def test_nobody_who_has_left_is_told_of_anything() -> None:
+def test_removed_listener_receives_no_events() -> None:
     news, events = News(), list[DriverEvent]()
     end = news.add(events.append)
     news.publish(DriverEnding(DRIVER))
@@ -209,7 +209,7 @@ def test_nobody_who_has_left_is_told_of_anything() -> None:
     assert events == [DriverEnding(DRIVER)]
 
 
-async def test_what_was_expected_is_counted_by_its_outcome() -> None:
+async def test_metrics_count_expectations_by_outcome() -> None:
     metrics = Metrics([])
     met = ExpectationMet(DRIVER, "timeline.0", "gpu-0", "Unhealthy")
     for event in (met, ExpectationFailed(DRIVER, "timeline.1", "line 3", "gpu-0", "Unhealthy", "no pod shows it"), met):

@@ -1,4 +1,4 @@
-"""A driver of a file is upgraded in its process: what `drahealth ctl` says, and what is left."""
+"""Upgrade of a served driver in its process with `drahealth ctl upgrade`."""
 
 import asyncio
 import signal
@@ -37,7 +37,7 @@ async def registers(rig: Rig, instance: str = "", error: str = "") -> None:
         await NOTIFY_REGISTRATION.stub(channel)(said, timeout=PATIENCE)
 
 
-async def test_ctl_upgrades_a_driver_and_says_which_instance_it_is_now(serving: Rig) -> None:
+async def test_ctl_upgrade_prints_the_new_instance(serving: Rig) -> None:
     await registers(serving)
     await serving.told("inject", fault="xid/79", device="gpu-0")
     upgrading = asyncio.create_task(serving.ctl("upgrade", "--overlap", "10ms", "--offer", "v1alpha1"))
@@ -64,7 +64,9 @@ async def test_ctl_restarts_a_driver_with_other_health_apis(serving: Rig) -> Non
         (("--offer", "v7"), "'v7.DRAResourceHealth'"),
     ],
 )
-async def test_what_cannot_be_is_told_of_in_one_sentence(serving: Rig, arguments: tuple[str, ...], words: str) -> None:
+async def test_invalid_upgrade_options_give_a_one_line_error(
+    serving: Rig, arguments: tuple[str, ...], words: str
+) -> None:
     refused = await serving.ctl("upgrade", *arguments)
     assert (refused.code, refused.err.count("\n"), serving.sockets()) == (2, 1, SOCKETS)
     assert words in refused.err
@@ -76,7 +78,7 @@ async def test_a_driver_that_stopped_is_not_upgraded(serving: Rig) -> None:
     assert (refused.code, DRIVER in refused.err) == (2, True)
 
 
-async def test_what_others_serve_is_not_taken(rig: Rig) -> None:
+async def test_upgrade_to_an_instance_of_another_process_is_rejected(rig: Rig) -> None:
     await rig.serve()
     await rig.serve(instance=NEWER, socket=rig.root / "other.sock")
     refused = await rig.ctl("upgrade")
@@ -85,7 +87,7 @@ async def test_what_others_serve_is_not_taken(rig: Rig) -> None:
     assert (await rig.told("state"))["instance"] == ""
 
 
-async def test_nobody_takes_over_from_a_driver_that_was_upgraded(rig: Rig) -> None:
+async def test_second_process_is_rejected_after_an_upgrade(rig: Rig) -> None:
     await rig.serve()
     await registers(rig)
     upgrading = asyncio.create_task(rig.told("upgrade", overlap=0))
@@ -98,7 +100,7 @@ async def test_nobody_takes_over_from_a_driver_that_was_upgraded(rig: Rig) -> No
     assert (rig.sockets(), await rig.slices()) == (NEWER_SOCKETS, 1)
 
 
-async def test_it_ends_in_between_and_leaves_nothing(rig: Rig) -> None:
+async def test_exit_during_an_upgrade_leaves_no_sockets_or_slices(rig: Rig) -> None:
     await rig.serve()
     await registers(rig)
     upgrading = asyncio.create_task(rig.ctl("upgrade", "--overlap", "1h"))
@@ -109,7 +111,7 @@ async def test_it_ends_in_between_and_leaves_nothing(rig: Rig) -> None:
     assert not (rig.root / "plugins" / DRIVER).exists()
 
 
-async def test_what_a_process_left_that_was_killed_in_between_is_cleared_away(rig: Rig, kubeconfig: Path) -> None:
+async def test_leftovers_of_a_process_killed_during_an_upgrade_are_removed(rig: Rig, kubeconfig: Path) -> None:
     process = await run(rig, kubeconfig)
     await line(process, "serving")
     upgrading = asyncio.create_task(rig.ctl("upgrade", "--overlap", "1h"))
@@ -123,7 +125,7 @@ async def test_what_a_process_left_that_was_killed_in_between_is_cleared_away(ri
     assert (rig.sockets(), await rig.slices()) == ([], 0)
 
 
-async def test_metrics_count_on_and_show_the_newer_instance(rig: Rig) -> None:
+async def test_metrics_keep_counting_after_an_upgrade(rig: Rig) -> None:
     program = await rig.serve()
     metrics = Metrics(program.drivers)
     await registers(rig)

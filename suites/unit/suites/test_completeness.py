@@ -1,4 +1,4 @@
-"""Runs that end early: what the JSON report and JUnit XML say, in separate pytest runs."""
+"""Runs that end early: their JSON report and JUnit XML, in separate pytest runs."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""Shell completion: what the script of a shell gets from the command, and the script in bash."""
+"""Shell completion: the suggestions of the command, and the script for bash."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What `drahealth explain` knows about IDs."""
+"""IDs that `drahealth explain` accepts, and their explanations."""
 
 import pytest
 

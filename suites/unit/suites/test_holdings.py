@@ -1,4 +1,4 @@
-"""Which devices a pod holds, and the invariants on what it shows of them."""
+"""The devices that a pod holds, and the invariants on their health in the pod status."""
 
 from typing import Any
 
@@ -96,7 +96,7 @@ LISTED = ResourceHealth("a", Health.HEALTHY), ResourceHealth("b", Health.HEALTHY
         pytest.param(pod([container(OTHER)], name="pod-2"), 0, id="a pod whose claims are unknown"),
     ],
 )
-def test_a_status_may_show_only_what_its_place_holds(shown: Any, found: int) -> None:
+def test_status_shows_only_devices_that_its_container_or_pod_holds(shown: Any, found: int) -> None:
     assert len(list(holdings.not_held(history(shown, HOLDS, shown), DEVICES))) == found
 
 

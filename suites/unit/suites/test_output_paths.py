@@ -23,7 +23,7 @@ def test_a_folder_is_created_with_its_parents(tmp_path: Path) -> None:
     assert list((tmp_path / "a/b").iterdir()) == []
 
 
-def test_no_path_is_no_check() -> None:
+def test_missing_output_path_is_not_checked() -> None:
     check_output_file(None)
     check_output_folder(None)
 

@@ -1,4 +1,4 @@
-"""`drahealth play` on the reference: what the steps of a timeline do."""
+"""`drahealth play` on the reference: the effects of timeline steps."""
 
 import json
 from itertools import groupby

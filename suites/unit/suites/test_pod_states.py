@@ -1,4 +1,4 @@
-"""The invariants on what health must not change in a Pod, and how Pod objects are read for them."""
+"""The invariants on pod state that health must not change, and the reader of Pod objects."""
 
 from dataclasses import replace
 from typing import Any
@@ -87,7 +87,7 @@ def test_a_state_that_does_not_follow_from_the_containers_is_found(wrong: PodSta
         (replace(CRASHED, previous="a"), 0),
     ],
 )
-def test_a_restart_count_changes_with_another_run_alone(after: ContainerRun, number: int) -> None:
+def test_restart_count_changes_exactly_when_the_container_run_changes(after: ContainerRun, number: int) -> None:
     assert len(found(state(RUNS), state(after))) == number
 
 
@@ -111,7 +111,7 @@ def test_ready_is_not_judged_after_a_stop_of_the_kubelet() -> None:
     assert (len(found(wrong)), found(Stopped("kubelet"), wrong)) == (1, [])
 
 
-def test_a_pod_of_which_only_times_change_is_found_unless_the_gate_changed() -> None:
+def test_pod_rewrite_is_a_violation_unless_the_gate_changed() -> None:
     written = PodRewritten("pod-1", "u")
     assert len(list(pod_states.only_times(history(written, written)))) == 1
     assert list(pod_states.only_times(history(GateSet("ResourceHealthStatus", False), written))) == []
@@ -135,7 +135,7 @@ def ready(status: str, time: str) -> list[dict[str, str]]:
         (pod_object("2", conditions=ready("True", "now"), reason="NodeLost"), False),
     ],
 )
-def test_a_version_with_nothing_but_other_times_is_a_rewrite(after: dict[str, Any], expected: bool) -> None:
+def test_pod_update_that_changes_only_times_is_a_rewrite(after: dict[str, Any], expected: bool) -> None:
     assert is_rewritten(pod_object(conditions=ready("True", "now")), after) is expected
 
 

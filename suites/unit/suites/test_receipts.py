@@ -1,4 +1,4 @@
-"""Which reports of drivers the kubelet has received, and that simulated time waits for them."""
+"""The driver reports that the kubelet received; simulated time waits for them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

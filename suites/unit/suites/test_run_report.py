@@ -44,7 +44,7 @@ def test_schema_rejects_another_document(change: dict[str, Any]) -> None:
     assert not VALIDATOR.is_valid({**document(), **change})
 
 
-def test_the_report_begins_with_how_far_to_trust_it() -> None:
+def test_report_begins_with_its_completeness() -> None:
     found = document()
     assert dict(list(found.items())[:8]) == {
         "report": "drahealth-report/v1",

@@ -1,4 +1,4 @@
-"""The invariants on writes of Pod statuses, and what the audit log says of them."""
+"""The invariants on writes of Pod statuses, and the writes in the audit log."""
 
 import json
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_an_entry_of_the_audit_log_is_a_write_if_a_kubelet_made_it(
     assert list(status_write(logged)) == expected
 
 
-def test_an_audit_log_is_read_from_where_it_was_left_and_by_whole_lines(tmp_path: Path) -> None:
+def test_audit_log_reader_returns_only_new_complete_lines(tmp_path: Path) -> None:
     path, line = tmp_path / "audit.log", json.dumps(entry())
     log = AuditLog(path)
     assert log.status_writes("n") == []

@@ -58,7 +58,7 @@ def test_marks_are_found_by_collecting(tmp_path: Path) -> None:
     }
 
 
-def test_tests_that_cannot_be_collected_are_no_table(tmp_path: Path) -> None:
+def test_failed_test_collection_raises_an_error(tmp_path: Path) -> None:
     (tmp_path / "test_broken.py").write_text("import nothing_of_the_kind\ncounterpart = ()\n")
     with pytest.raises(NotCollected, match="nothing_of_the_kind"):
         counterparts(tmp_path)

@@ -50,7 +50,7 @@ def test_driver_has_the_health_api(drahealth_node, drahealth_driver):
             assert driver.options.health_apis == ("v1alpha1.DRAResourceHealth",)
     asyncio.run(story())
 
-def test_driver_without_its_node_says_what_to_enter(drahealth_driver):
+def test_entering_a_driver_before_its_node_raises_an_error(drahealth_driver):
     with pytest.raises(RuntimeError):
         asyncio.run(drahealth_driver.__aenter__())
 """

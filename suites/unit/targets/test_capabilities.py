@@ -1,4 +1,4 @@
-"""Capabilities: what targets lack, and which scenarios are not applicable for it."""
+"""Capabilities: the missing ones of each target, and the scenarios that are not applicable."""
 
 import json
 from pathlib import Path
@@ -37,6 +37,6 @@ def test_every_capability_has_a_meaning_of_one_line() -> None:
     assert [c for c in Capability if not c.meaning.endswith(".") or "\n" in c.meaning] == []
 
 
-def test_some_target_can_do_what_another_cannot() -> None:
+def test_every_missing_capability_is_available_on_another_target() -> None:
     missing = {capability for target in registry.definitions() for capability in target.missing}
     assert [c for c in missing if not any(target.can(c) for target in registry.definitions())] == []

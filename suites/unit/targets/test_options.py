@@ -61,7 +61,7 @@ def test_the_flags_of_a_run_are_the_shortest_ones(flags: str) -> None:
     assert made(flags).flags == flags
 
 
-def test_without_options_it_is_the_reference_with_the_profile_of_the_kep() -> None:
+def test_default_target_is_the_reference_with_the_kep_profile() -> None:
     assert Options.make({}) == made("--target reference --profile kep")
 
 
@@ -99,7 +99,7 @@ def test_the_short_name_of_node_health_is_its_newest_method() -> None:
         ("--target kubelet --kubernetes 1.37.1 --health-api all", True, (V1, V1ALPHA1)),
     ],
 )
-def test_a_scenario_is_played_over_these_health_apis(flags: str, basic: bool, played: tuple[object, ...]) -> None:
+def test_options_select_the_health_apis_of_a_scenario(flags: str, basic: bool, played: tuple[object, ...]) -> None:
     assert made(flags).health_apis(basic=basic) == played
 
 
@@ -186,5 +186,5 @@ def test_a_run_is_described_in_a_few_words(flags: str, about: str) -> None:
         (ConfigurationError("no such file", ""), "no such file"),
     ],
 )
-def test_an_error_is_what_happened_and_what_to_do(error: HarnessError, sentence: str) -> None:
+def test_error_text_joins_the_message_and_the_hint(error: HarnessError, sentence: str) -> None:
     assert str(error) == sentence

@@ -1,4 +1,4 @@
-"""What the controller of a distributed run tells its workers."""
+"""The file that the controller of a distributed run shares with its workers."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.shared_file import SharedFile
 
 
-def test_workers_read_what_the_controller_wrote(tmp_path: Path) -> None:
+def test_workers_read_the_data_of_the_controller(tmp_path: Path) -> None:
     file = SharedFile(tmp_path / "shared.json")
     file.write({"nodes": ["a"]})
     assert SharedFile(file.path, worker=3).read() == {"nodes": ["a"]}

@@ -1,4 +1,4 @@
-"""Versions as people write them."""
+"""Parsing of versions, and the text of errors."""
 
 import pytest
 
@@ -20,6 +20,6 @@ def test_an_invalid_version_is_rejected_with_an_example(text: str) -> None:
         parse_version(text)
 
 
-def test_an_error_says_what_happened_and_what_to_do_in_one_sentence() -> None:
+def test_error_text_joins_message_and_hint_in_one_sentence() -> None:
     assert str(HarnessError("The disk is full.", "make room")) == "The disk is full; make room"
     assert str(HarnessError("The disk is full")) == "The disk is full"

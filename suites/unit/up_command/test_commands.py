@@ -137,7 +137,7 @@ def pretend(nodes: Path, **process: object) -> None:
     path.write_text(json.dumps(state | {"process": state["process"] | process}))
 
 
-def test_only_down_and_fresh_take_the_data_of_a_newer_release(nodes: Path) -> None:
+def test_up_rejects_and_down_removes_data_of_a_newer_release(nodes: Path) -> None:
     up()
     run(COMMAND, "down", "--keep")
     path = nodes / "drahealth" / "state.json"
@@ -147,7 +147,7 @@ def test_only_down_and_fresh_take_the_data_of_a_newer_release(nodes: Path) -> No
     assert (run(COMMAND, "down").returncode, list(nodes.iterdir())) == (0, [])
 
 
-def test_a_taken_port_moves_a_node_with_data(nodes: Path) -> None:
+def test_restarted_node_uses_another_port_if_its_port_is_taken(nodes: Path) -> None:
     up()
     before = server_of()
     run(COMMAND, "down", "--keep")
@@ -202,7 +202,9 @@ def test_kubectl_has_help_without_a_node(nodes: Path) -> None:
         (["up", "--reference", "--gates", "Other=true"], 2, "unknown feature gate"),
     ],
 )
-def test_bad_input_is_one_sentence_and_leaves_nothing(nodes: Path, words: list[str], code: int, hint: str) -> None:
+def test_invalid_input_prints_one_error_line_and_leaves_no_files(
+    nodes: Path, words: list[str], code: int, hint: str
+) -> None:
     done = run(COMMAND, *words)
     (line,) = (line for line in done.stderr.splitlines() if line.startswith(ERROR))
     assert (done.returncode, hint in line, nodes.exists() and list(nodes.iterdir())) == (
@@ -218,7 +220,7 @@ def test_the_log_of_the_driver_has_its_events(nodes: Path) -> None:
     assert "serving" in events
 
 
-def test_an_ended_foreground_leaves_nothing(nodes: Path, tmp_path: Path) -> None:
+def test_failed_up_in_foreground_leaves_no_files(nodes: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "bad.yaml", "format: inventory/v1\n")
     done = run(COMMAND, "up", "--reference", "--foreground", "-f", str(file))
     assert (done.returncode, list(nodes.iterdir())) == (2, [])
@@ -231,7 +233,7 @@ def test_load_rejects_unknown_fields_as_kubectl_does(nodes: Path, tmp_path: Path
     assert (done.returncode, done.stdout, done.stderr.count("colour")) == (2, "", 1)
 
 
-def test_load_applies_manifests_as_often_as_wanted(nodes: Path, tmp_path: Path) -> None:
+def test_load_applies_the_same_manifest_twice(nodes: Path, tmp_path: Path) -> None:
     up()
     manifest = write(tmp_path / "pods.yaml", POD.format(name="a") + "---\n" + POD.format(name="b"))
     (first, again) = (run(COMMAND, "load", str(manifest)).stdout for _ in range(2))

@@ -27,12 +27,12 @@ def on_disk(size: str, nodes: Path, script: str, *namespaces: str, **more: str) 
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)
 
 
-def test_a_disk_without_room_is_one_sentence_and_leaves_nothing(nodes: Path) -> None:
+def test_insufficient_disk_space_prints_one_line_and_leaves_no_files(nodes: Path) -> None:
     done = on_disk("200m", nodes, "drahealth up; code=$?; ls -A $DRAHEALTH_STATE; exit $code")
     assert (done.returncode, done.stdout, done.stderr.count("\n"), "needs 300 MB" in done.stderr) == (3, "", 1, True)
 
 
-def test_a_node_whose_disk_is_full_says_so_and_can_be_removed(nodes: Path) -> None:
+def test_status_reports_a_full_disk_and_down_removes_the_node(nodes: Path) -> None:
     script = (
         "drahealth up --reference >/dev/null && dd if=/dev/zero of=$DRAHEALTH_STATE/filler bs=4096 2>/dev/null;"
         " drahealth down --keep >/dev/null; drahealth status --json; drahealth down >&2; ls -A $DRAHEALTH_STATE >&2"
@@ -43,7 +43,7 @@ def test_a_node_whose_disk_is_full_says_so_and_can_be_removed(nodes: Path) -> No
     assert done.stderr.splitlines()[-2:] == ["node drahealth is removed", "filler"]
 
 
-def test_without_binaries_network_and_go_it_is_one_sentence_and_leaves_nothing(nodes: Path, tmp_path: Path) -> None:
+def test_up_without_binaries_network_and_go_prints_one_error(nodes: Path, tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("ls", "mount", "sh"):

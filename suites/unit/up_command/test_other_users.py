@@ -1,4 +1,4 @@
-"""What another user of this machine can do with a node of `drahealth up --reference`: nothing (docs/security.md)."""
+"""Another user of this machine has no access to a node of `drahealth up --reference` (docs/security.md)."""
 
 import json
 from pathlib import Path

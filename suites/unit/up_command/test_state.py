@@ -1,4 +1,4 @@
-"""State files, also of other releases, and processes that are no longer those of the file."""
+"""State files, also of other releases, and recorded processes that have ended."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
         ("[]", "damaged"),
     ],
 )
-def test_a_state_that_is_not_ours_is_rejected(tmp_path: Path, text: str, hint: str) -> None:
+def test_unreadable_or_newer_state_file_is_rejected(tmp_path: Path, text: str, hint: str) -> None:
     (tmp_path / "state.json").write_text(text)
     with pytest.raises(ConfigurationError, match=hint):
         read_state(tmp_path)
@@ -44,7 +44,7 @@ def test_a_state_that_is_not_ours_is_rejected(tmp_path: Path, text: str, hint: s
 @pytest.mark.parametrize(
     "other", [replace(OWN, boot="an earlier boot"), replace(OWN, started=OWN.started + 1), replace(OWN, pid=2**22 + 1)]
 )
-def test_a_used_process_id_is_not_the_process(other: ProcessIdentity) -> None:
+def test_reused_process_id_is_not_the_recorded_process(other: ProcessIdentity) -> None:
     assert (OWN.runs(), other.runs()) == (True, False)
 
 
@@ -70,7 +70,7 @@ def test_a_folder_without_a_lock_is_no_node(folder: NodeFolder, monkeypatch: pyt
     os.close(lock or 0)
 
 
-def test_the_records_of_kind_clusters_are_no_node() -> None:
+def test_name_of_the_kind_records_is_rejected_for_a_node() -> None:
     with pytest.raises(ConfigurationError):
         NodeFolder(records.default_base().name)
 
@@ -85,7 +85,7 @@ def test_only_one_process_has_the_lock(folder: NodeFolder) -> None:
     os.close(again)
 
 
-def test_the_data_of_an_earlier_start_decide_what_is_not_given() -> None:
+def test_missing_options_default_to_those_of_the_earlier_start() -> None:
     assert planned(UpOptions(), STATE) == NodeState("1.37.1", {"Some": True})
     assert planned(UpOptions(gates={}), STATE) == NodeState("1.37.1")
     assert planned(UpOptions(reference=True), None) == NodeState("")

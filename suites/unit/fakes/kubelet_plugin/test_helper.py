@@ -61,7 +61,7 @@ class HoldsAnswers(grpc.aio.ServerInterceptor):
         return grpc.unary_unary_rpc_method_handler(held, decode, encode)
 
 
-async def test_kubelet_gets_its_answer_from_a_driver_that_stops_because_of_it(rig: PluginRig) -> None:
+async def test_kubelet_receives_its_answer_from_a_stopping_driver(rig: PluginRig) -> None:
     answers, stopping = HoldsAnswers(), asyncio.Queue[asyncio.Task[None]]()
     options = rig.options(interceptors=(answers,))
     helper = Helper(Plugin(), options, on_status=lambda _: stopping.put_nowait(asyncio.create_task(helper.stop())))
@@ -96,7 +96,7 @@ async def test_instances_of_a_rolling_update_have_sockets_of_their_own(rig: Plug
     assert info.endpoint == str(rig.root / "data/dra-uid-2.sock")
 
 
-async def test_the_registration_socket_may_be_called_otherwise(rig: PluginRig) -> None:
+async def test_registration_socket_can_have_another_name(rig: PluginRig) -> None:
     async with rig.running(registrar_socket="old.sock"):
         assert (await rig.ask("registry/old.sock")).name == DRIVER
 
@@ -116,7 +116,7 @@ async def test_listeners_choose_the_socket_addresses(rig: PluginRig) -> None:
     assert rig.sockets() == []
 
 
-async def test_an_address_where_nobody_can_listen_is_an_error_and_leaves_nothing(rig: PluginRig) -> None:
+async def test_invalid_listener_address_fails_the_start_without_leftovers(rig: PluginRig) -> None:
     options = rig.options(registrar_listener=lambda path: "unix:/nowhere/at/all")
     with pytest.raises(OSError, match="cannot listen at unix:/nowhere/at/all"):
         await start(Plugin(), options, clock=rig.clock)
@@ -170,7 +170,7 @@ async def test_calls_are_logged_with_their_number_and_method(rig: PluginRig, cap
     assert calls == [f"[{number} NodePrepareResources] called", f"[{number} NodePrepareResources] answered"]
 
 
-async def test_calls_are_not_logged_where_that_is_not_wanted(rig: PluginRig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_calls_are_not_logged_with_log_calls_none(rig: PluginRig, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with rig.running(log_calls=None):
         await rig.ask()
@@ -180,7 +180,7 @@ async def test_calls_are_not_logged_where_that_is_not_wanted(rig: PluginRig, cap
 # -- its end
 
 
-async def test_stopping_twice_or_at_once_is_stopping(rig: PluginRig) -> None:
+async def test_repeated_and_concurrent_stops_succeed(rig: PluginRig) -> None:
     async with rig.running() as helper:
         await asyncio.gather(helper.stop(), helper.stop())
         await helper.stop()

@@ -29,7 +29,7 @@ async def test_prepared_devices_reach_the_kubelet_without_subrequests(rig: Plugi
     )
 
 
-async def test_claims_that_are_not_there_or_not_allocated_are_not_the_drivers_to_prepare(rig: PluginRig) -> None:
+async def test_missing_and_unallocated_claims_fail_before_the_driver_receives_them(rig: PluginRig) -> None:
     good, other = await rig.claim("good"), await rig.claim("other", allocated=False)
     gone, changed = {**good, "name": "gone", "uid": "a"}, {**good, "uid": "b"}
     plugin = Plugin()
@@ -110,7 +110,7 @@ async def test_unpreparing_needs_no_claim_object(rig: PluginRig) -> None:
     assert str(plugin.unprepared[0]) == "default/gone:abc"
 
 
-async def test_an_error_of_unpreparing_is_its_claims_own(rig: PluginRig) -> None:
+async def test_unprepare_error_fails_only_its_claim(rig: PluginRig) -> None:
     class Stuck(Plugin):
         async def unprepare_resource_claims(self, claims: Sequence[NamespacedObject]) -> Mapping[str, Exception | None]:
             return {claim.uid: ApiError(500, "Stuck", claim.name) if claim.name == "a" else None for claim in claims}

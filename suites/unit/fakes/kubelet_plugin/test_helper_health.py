@@ -95,7 +95,7 @@ async def test_a_driver_without_health_advertises_none_and_answers_unimplemented
         await unimplemented(rig, health_api)
 
 
-async def test_a_driver_that_opts_out_when_asked_answers_unimplemented(rig: PluginRig) -> None:
+async def test_driver_raising_health_not_supported_answers_unimplemented(rig: PluginRig) -> None:
     plugin = Watched(HealthNotSupported())
     async with rig.running(plugin):
         for health_api in (V1, V1ALPHA1, V1):
@@ -110,7 +110,7 @@ async def test_one_health_api_can_be_served_without_the_other(rig: PluginRig) ->
             assert await stream.report() == (WELL,)
 
 
-async def test_when_the_source_ends_the_streams_do_and_the_next_one_starts_it_again(rig: PluginRig) -> None:
+async def test_ended_source_ends_the_streams_and_restarts_with_the_next(rig: PluginRig) -> None:
     plugin = Watched([WELL])
     async with rig.running(plugin):
         async with rig.watch(V1) as stream:

@@ -13,7 +13,7 @@ DRIVER = "gpu.example.com"
 NODE = {"metadata": {"name": "node-a", "uid": "abc"}}
 
 
-def test_a_drivers_name_is_enough() -> None:
+def test_driver_name_sets_the_default_socket_paths() -> None:
     options = Options(DRIVER)
     assert options.plugin_socket == KUBELET_PLUGINS_DIR / DRIVER / "dra.sock"
     assert options.registration_socket == KUBELET_REGISTRY_DIR / f"{DRIVER}-reg.sock"

@@ -1,4 +1,4 @@
-"""docs/kubelet-plugin.md: it leaves nothing of the Go package out, and its driver is one."""
+"""docs/kubelet-plugin.md covers the whole Go package, and its example driver works."""
 
 import asyncio
 import os
@@ -70,23 +70,23 @@ ROWS = {
 }
 
 
-def test_each_item_of_the_go_package_has_a_row_and_no_row_is_of_another() -> None:
+def test_rows_of_the_page_match_the_go_package() -> None:
     assert sorted(ROWS) == sorted(ITEMS)
 
 
 @pytest.mark.parametrize("ours", sorted({name for name in ROWS.values() if re.fullmatch(r"[\w.]+", name)} - {"none"}))
-def test_what_a_row_calls_ours_is_there(ours: str) -> None:
+def test_python_name_in_each_row_exists(ours: str) -> None:
     name, _, member = ours.partition(".")
     found = getattr(kubelet_plugin, name)
     assert not member or member in dir(found) or member in found.__dataclass_fields__
 
 
-def test_the_page_shows_the_driver_as_it_is() -> None:
+def test_code_on_the_page_equals_minimal_driver() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert code == (DOCS / "minimal_driver.py").read_text()
 
 
-async def test_the_driver_of_the_page_publishes_registers_tells_of_health_and_ends_in_order(rig: PluginRig) -> None:
+async def test_minimal_driver_publishes_registers_reports_health_and_exits(rig: PluginRig) -> None:
     http = HttpApi(rig.api)
     await http.start()
     http.write_kubeconfig(rig.root / "kubeconfig")

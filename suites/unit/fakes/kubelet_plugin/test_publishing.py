@@ -1,4 +1,4 @@
-"""Pools that a driver publishes become ResourceSlices of its node, and whose those are."""
+"""Pools that a driver publishes become ResourceSlices, and the node owns these slices."""
 
 import asyncio
 from typing import Any
@@ -23,7 +23,7 @@ async def test_pools_become_slices_of_the_node(rig: PluginRig) -> None:
         assert helper.publish_state == PublishState(True, "", {"node-a": 1, "rack": 1})
 
 
-async def test_nothing_is_touched_before_something_is_published(rig: PluginRig) -> None:
+async def test_existing_slices_are_kept_before_the_first_publish(rig: PluginRig) -> None:
     await rig.api.create(SLICES, foreign("stale", DRIVER, "node-a"))
     async with rig.running() as helper:
         await rig.ask()

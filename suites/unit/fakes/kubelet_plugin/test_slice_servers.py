@@ -140,7 +140,7 @@ class Dating(ApiServer):
         return obj
 
 
-async def test_a_taint_that_stays_keeps_the_time_at_which_it_came(rig: PluginRig) -> None:
+async def test_unchanged_taint_keeps_its_time_added(rig: PluginRig) -> None:
     api = Dating(clock=rig.clock)
     first, second = {"key": "a", "effect": "NoExecute"}, {"key": "b", "effect": "NoSchedule"}
     async with rig.running(api=api) as helper:
@@ -169,7 +169,7 @@ class Racing(ApiServer):
         return await super().replace(kind, obj)
 
 
-async def test_nothing_is_written_over_unseen(rig: PluginRig) -> None:
+async def test_concurrent_changes_of_a_slice_are_not_overwritten(rig: PluginRig) -> None:
     api = Racing(clock=rig.clock)
     async with rig.running(api=api) as helper:
         for count in (1, 2):

@@ -1,4 +1,4 @@
-"""ResourceSlices that stay as a driver published them, whatever others do."""
+"""Published ResourceSlices are restored after changes by other clients."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

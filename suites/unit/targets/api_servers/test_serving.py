@@ -1,4 +1,4 @@
-"""API servers of either kind, as far as they need no programs of Kubernetes (`ci/check-api-server` tests the rest)."""
+"""API servers of both kinds, without Kubernetes programs (`ci/check-api-server` tests the others)."""
 
 import fcntl
 import stat

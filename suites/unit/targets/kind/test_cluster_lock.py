@@ -1,4 +1,4 @@
-"""Who may be on a cluster together."""
+"""Shared and exclusive locks of a cluster."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One process makes the cluster, and its workers hear of it."""
+"""One process creates the cluster and shares it with its workers."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Whether kind can work here."""
+"""The checks of a machine for the kind target."""
 
 import shutil
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ def examined(kubernetes: str = "1.37.1", image: str | None = None) -> Mapping[st
     return {check.name: check for check in doctor.examine(kubernetes, image)}
 
 
-def test_a_machine_with_all_that_kind_needs(fake: FakeEngine) -> None:
+def test_machine_with_engine_kind_image_and_disk_passes_all_checks(fake: FakeEngine) -> None:
     found = examined(image="here:1")
     assert list(found) == ["container engine", "kind", "node image", "disk of the engine"]
     assert all(check.ok for check in found.values())
     assert found["node image"].found == "here:1 is in the engine"
 
 
-def test_a_machine_without_an_engine_and_kind(fake: FakeEngine) -> None:
+def test_missing_engine_and_kind_fail_their_checks_with_hints(fake: FakeEngine) -> None:
     fake.uninstall("docker")
     fake.uninstall("kind")
     assert [(name, check.ok, bool(check.hint)) for name, check in examined().items()] == [
@@ -39,11 +39,11 @@ def test_a_missing_image_must_be_pulled(fake: FakeEngine, image: str | None, wan
     assert found.found == f"{wanted} is not in the engine; kind will try to pull it"
 
 
-def test_an_invalid_release(fake: FakeEngine) -> None:
+def test_node_image_check_names_an_invalid_release(fake: FakeEngine) -> None:
     assert "'1.x'" in examined("1.x")["node image"].found
 
 
-def test_a_full_disk(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_fails_its_check_with_the_free_space(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = str(fake.root)
     fake.install("docker", f"#!/bin/sh\necho {folder}\n")
     monkeypatch.setattr(doctor, "DISK_NEEDED", shutil.disk_usage("/").total + 1)
@@ -66,7 +66,7 @@ def test_the_command_shows_the_checks_and_what_can_run(fake: FakeEngine) -> None
     )
 
 
-def test_the_command_fails_where_the_target_cannot_run(fake: FakeEngine) -> None:
+def test_doctor_command_fails_if_the_target_cannot_run(fake: FakeEngine) -> None:
     fake.uninstall("kind")
     shown = CliRunner().invoke(app, ["doctor", "--target", "kind"])
     assert shown.exit_code == 3

@@ -38,7 +38,7 @@ async def test_podman_under_the_name_of_docker_is_podman(fake: FakeEngine) -> No
     ("named", "sentence"),
     [("nerdctl", "docker or podman, got nerdctl; unset"), ("podman", "which is not on the PATH; install it")],
 )
-async def test_an_engine_that_cannot_be_used(
+async def test_unknown_or_missing_engine_in_the_variable_is_rejected(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, named: str, sentence: str
 ) -> None:
     monkeypatch.setenv("KIND_EXPERIMENTAL_PROVIDER", named)
@@ -46,7 +46,7 @@ async def test_an_engine_that_cannot_be_used(
         await find_engine()
 
 
-async def test_no_engine_at_all(fake: FakeEngine) -> None:
+async def test_missing_container_engine_raises_an_error(fake: FakeEngine) -> None:
     fake.uninstall("docker")
     with pytest.raises(HarnessError, match=r"no container engine; install Docker \("):
         await find_engine()

@@ -1,4 +1,4 @@
-"""A run that is ended while kind makes its cluster."""
+"""A run that is interrupted while kind creates its cluster."""
 
 import signal
 import subprocess

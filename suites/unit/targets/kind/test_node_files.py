@@ -1,4 +1,4 @@
-"""What is written into a node's files to set feature gates."""
+"""The changes to the files of a node that set feature gates and audit logs."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The release that a cluster is of, and the one that was asked for."""
+"""The release of a cluster, and the requested release."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whose a cluster is."""
+"""The owner of a cluster, and the removal of owned clusters."""
 
 import tempfile
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What the processes of one run tell each other about their cluster."""
+"""The cluster data that the controller of a run shares with its workers."""
 
 from dataclasses import asdict
 from pathlib import Path

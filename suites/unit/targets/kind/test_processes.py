@@ -1,4 +1,4 @@
-"""Programs of the command line: what they leave, and that nothing of them stays."""
+"""Command-line programs: their output and exit codes, and the end of all their processes."""
 
 import asyncio
 import contextlib

@@ -18,19 +18,19 @@ async def test_kind_is_found_with_its_version(fake: FakeEngine) -> None:
 
 
 @pytest.mark.parametrize("version", ["v0.29.0", "v0.9.9"])
-async def test_a_kind_that_is_too_old(fake: FakeEngine, version: str) -> None:
+async def test_old_kind_version_is_rejected(fake: FakeEngine, version: str) -> None:
     fake.says("kind-version", f"kind {version} go1.24 linux/amd64")
     with pytest.raises(HarnessError, match=rf"^kind {version} is too old .*; install kind v0\.30 or newer"):
         await find_kind(Engine("docker"))
 
 
-async def test_no_kind(fake: FakeEngine) -> None:
+async def test_missing_kind_program_raises_an_error(fake: FakeEngine) -> None:
     fake.uninstall("kind")
     with pytest.raises(HarnessError, match=r"^The program kind was not found on the PATH; install kind"):
         await find_kind(Engine("docker"))
 
 
-async def test_another_program_named_kind(fake: FakeEngine) -> None:
+async def test_program_without_a_kind_version_is_rejected(fake: FakeEngine) -> None:
     fake.says("kind-version", "hello")
     with pytest.raises(HarnessError, match=r"no version: 'hello'; install kind"):
         await find_kind(Engine("docker"))

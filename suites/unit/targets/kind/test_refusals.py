@@ -1,4 +1,4 @@
-"""What engines and kind say when they refuse."""
+"""The errors of engines and kind, with their reasons and hints."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def test_an_unknown_error_shows_its_most_important_line() -> None:
     assert error.message == "Could not do it: it broke"
 
 
-def test_an_error_without_output_says_so() -> None:
+def test_error_for_a_command_without_output_reports_the_missing_output() -> None:
     assert explain("do it", "").message == "Could not do it: it printed nothing"
 
 

@@ -112,7 +112,7 @@ def test_without_a_module_proxy_the_source_is_unavailable(go: Callable[..., str]
         GoBuild(go(error="dial tcp: lookup proxy.example.com: no such host")).get(order, silent)
 
 
-def test_a_go_that_is_too_old_says_which_is_needed(go: Callable[..., str], order: Order) -> None:
+def test_error_for_an_old_go_names_the_required_version(go: Callable[..., str], order: Order) -> None:
     with pytest.raises(Unavailable, match=r"go1\.25\.3 is too old .*needs Go 1\.26\.0.*install Go 1\.26\.0 or newer"):
         GoBuild(go(version="go1.25.3")).get(order, silent)
 

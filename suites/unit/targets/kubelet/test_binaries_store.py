@@ -1,4 +1,4 @@
-"""The cache: complete folders only, whatever happens to the process that fills it."""
+"""The cache contains only complete folders, even after its process is killed."""
 
 import os
 import signal

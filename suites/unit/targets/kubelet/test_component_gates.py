@@ -77,7 +77,7 @@ def test_another_value_of_a_locked_gate_is_an_error(tmp_path: Path) -> None:
         gates_by_component(programs, {"Stable": False})
 
 
-def test_a_component_that_lists_no_gates_judges_them_itself(tmp_path: Path) -> None:
+def test_component_without_listed_gates_receives_every_gate(tmp_path: Path) -> None:
     programs = binaries(tmp_path, kubelet="A", kube_apiserver="A", kube_controller_manager="A")
     assert gates_by_component(programs, {"Any": True}) == ComponentGates(scheduler={"Any": True})
 

@@ -1,4 +1,4 @@
-"""Checks of a machine, some of it made up."""
+"""Checks of a machine; some machine properties are simulated."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The keeper, in namespaces of its own: what it starts lives no longer than it, and it no longer than its master."""
+"""The keeper in its own namespaces: its processes end with it, and it ends with its parent."""
 
 import os
 import signal

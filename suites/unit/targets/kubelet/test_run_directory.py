@@ -41,7 +41,7 @@ def test_a_long_tmpdir_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert default_base() == Path("/tmp")
 
 
-def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+def test_next_run_removes_the_folder_of_a_killed_run(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", DYING, str(tmp_path)], check=False)
     assert len(list(tmp_path.iterdir())) == 1
     run = RunDirectory.create(tmp_path)

@@ -1,4 +1,4 @@
-"""Deploying to a cluster, which is a dictionary with the verbs of the API here."""
+"""Deployment to a cluster; a dictionary with the verbs of the API simulates the cluster."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""The way to the drivers in a pod."""
+"""Connections to the drivers in a pod."""
 
 import pytest
 from aiohttp import web

@@ -1,4 +1,4 @@
-"""The image that anyone can build, and the chart that runs it: what they say twice is the same."""
+"""The public image and the chart that runs it have the same versions and packages."""
 
 import ast
 import re

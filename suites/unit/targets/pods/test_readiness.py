@@ -1,4 +1,4 @@
-"""What the objects of a deployment say about it."""
+"""The readiness of a deployment, and the reasons when it is not ready."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def test_unready_and_deleted_pods_are_not_counted() -> None:
     assert by_node([pod("a"), pod("b", ready="False"), going]) == {"a": "driver-a"}
 
 
-def test_a_missing_image_is_hopeless() -> None:
+def test_failed_image_pull_is_reported_as_permanent() -> None:
     statuses = waiting("ErrImagePull", "not found")
     assert hopeless([pod(), pod("b", containerStatuses=statuses)]) == "pod driver-b on b: ErrImagePull: not found"
 
@@ -59,7 +59,7 @@ def test_a_crashed_container_shows_its_last_line() -> None:
     assert why == "pod driver-a on a: CrashLoopBackOff; it ended before: exit code 1 (Error): ImportError: no module"
 
 
-def test_a_container_that_is_being_created_is_not_hopeless() -> None:
+def test_container_in_creation_is_not_reported_as_failed() -> None:
     assert hopeless([pod(containerStatuses=waiting("ContainerCreating")), pod(containerStatuses=[])]) == ""
 
 
