@@ -55,6 +55,21 @@ async def test_devices_show_unknown_after_a_malformed_message(node: Node) -> Non
     await pod.shows(gpu, Health.HEALTHY, message="on the new stream", within="restart")
 
 
+@scenario("STREAM-01")
+async def test_the_end_of_a_stream_leaves_the_health_of_another_driver(node: Node) -> None:
+    driver, another = await node.driver(timeout=600), await node.driver(timeout=600)
+    gpu, other = driver.gpus[0], another.gpus[0]
+    pod = await node.running_pod((await node.claim(driver))["gpu"], (await node.claim(another))["gpu"])
+    for device in (gpu, other):
+        await device.becomes(Health.UNHEALTHY, message=f"of {device.driver}")
+        await pod.shows(device, Health.UNHEALTHY, message=f"of {device.driver}")
+        await device.driver.is_silenced()  # later reports would hide that its health was lost
+    await driver.stream_ends("OK")
+    with node.judging("STREAM-01", "the device of the ended stream shows Unknown"):
+        await pod.shows(gpu, Health.UNKNOWN, message="", within="resync")
+    pod.still_shows(other, Health.UNHEALTHY, message=f"of {another}")
+
+
 @scenario("OPTOUT-01")
 async def test_devices_show_unknown_after_an_update_to_a_plugin_without_a_health_api(node: Node) -> None:
     older, pod, gpu = await node.pod_with_a_gpu(timeout=600)
