@@ -91,16 +91,19 @@ class Plugins:
 
     async def attempted(self) -> None:
         """Waits until all running attempts to connect have ended."""
-        for plugin in [plugin for instances in self._instances.values() for plugin in instances.values()]:
+        for plugin in self._all():
             await plugin.attempted()
 
     async def close(self) -> None:
         """Ends all streams and connections, without clearing health."""
-        plugins = [plugin for instances in self._instances.values() for plugin in instances.values()]
+        plugins = self._all()
         self._instances.clear()
         for plugin in plugins:
             plugin.replaced()
             await plugin.close()
+
+    def _all(self) -> list[DraPlugin]:
+        return [plugin for instances in self._instances.values() for plugin in instances.values()]
 
     def _plugin(self, candidate: Candidate) -> DraPlugin:
         driver = candidate.name

@@ -1,6 +1,6 @@
 """The node of a scenario: its checks and its cleanup."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.ledger import KnownIssue
 from drahealth.suites.judging.violation import STEP_FAILED, Violation
 from drahealth.suites.story import node as module
+from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
@@ -226,20 +227,14 @@ async def test_a_story_leaves_no_objects_on_the_target(kep: ReferenceTarget) -> 
     assert [path for path in kep.plugins_dir.rglob("*") if path.is_socket()] == []
 
 
-async def test_a_story_that_ends_with_a_stopped_driver_leaves_no_objects(kep: ReferenceTarget) -> None:
+@pytest.mark.parametrize("make_unreachable", [Driver.crashes, Driver.closes_its_endpoint])
+async def test_a_story_that_ends_with_an_unreachable_driver_leaves_no_objects(
+    kep: ReferenceTarget, make_unreachable: Callable[[Driver], Awaitable[None]]
+) -> None:
     node, before = node_on(kep), await everything_on(kep)
     await node.begin()
     driver, _, _ = await node.pod_with_a_gpu()
-    await driver.crashes()
-    await node.finish()
-    assert await everything_on(kep) == before
-
-
-async def test_a_story_that_ends_with_a_closed_endpoint_leaves_no_objects(kep: ReferenceTarget) -> None:
-    node, before = node_on(kep), await everything_on(kep)
-    await node.begin()
-    driver, _, _ = await node.pod_with_a_gpu()
-    await driver.closes_its_endpoint()
+    await make_unreachable(driver)
     await node.finish()
     assert await everything_on(kep) == before
 
