@@ -105,6 +105,14 @@ def test_second_fault_must_not_heal_the_device() -> None:
     assert verdict(check, *stream("a", 0, 60, right), BREAK, clear) is NOT_TESTED
 
 
+def test_report_before_the_second_action_returns_counts_if_it_shows_the_second_fault() -> None:
+    second, clear = (20.0, replace(BROKEN, fault="lost", step="change", health="Unknown")), (30.0, CLEARED)
+    during = {1.0: WELL, 10.5: SICK, 19.95: Health.UNKNOWN, 30.5: WELL}
+    assert verdict("second-fault-does-not-heal", *stream("a", 0, 60, during), BREAK, second, clear) is PASS
+    unchanged = {**during, 19.95: SICK}
+    assert verdict("second-fault-does-not-heal", *stream("a", 0, 60, unchanged), BREAK, second, clear) is NOT_TESTED
+
+
 def test_change_while_the_driver_is_stopped_must_be_reported_after_sigcont() -> None:
     check = "change-while-stopped-is-reported"
     stops: list[Record] = [(at, SignalSent("p", f"SIG{name}")) for at, name in ((9.0, "STOP"), (20.0, "CONT"))]
