@@ -120,6 +120,7 @@ STREAMED = ["stream-opened", "report-received", "stream-closed"]
 PREPARE, UNPREPARE = "NodePrepareResources OK", "NodeUnprepareResources OK"
 
 
+@pytest.mark.long
 async def test_healthy_driver_goes_through_all_experiments_with_processes(serve: tuple[str, ...]) -> None:
     names = ("refused-registration", "driver-restart", "slice-deletion", "api-server-down")
     evidence = await run(serve, "registration", "services", "slow-prepare", "end", *names)

@@ -288,6 +288,7 @@ def test_ordinary_user_gets_a_sandbox(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("0\nwritten\n", "")
 
 
+@pytest.mark.long
 async def test_driver_with_fixed_paths_passes_in_two_parallel_runs(tmp_path: Path) -> None:
     inventory = tmp_path / "gpus.yaml"
     inventory.write_text("format: inventory/v1\ndevices: [{name: gpu, count: 2}]\n")

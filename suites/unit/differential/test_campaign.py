@@ -2,6 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from drahealth.manager.profile import KEP, V1_37, Profile
 from drahealth.suites.differential.campaign import Campaign, Outcome
 from drahealth.suites.differential.generation import generate
@@ -27,6 +29,7 @@ def is_small(script: Script) -> bool:
     return all(reading.count == 1 for step in script.steps if isinstance(step, Report) for reading in step.says)
 
 
+@pytest.mark.long
 async def test_a_profile_has_no_difference_from_itself() -> None:
     outcomes = await campaign(V1_37, V1_37, *filter(is_small, generate(3, 8)))
     found = [

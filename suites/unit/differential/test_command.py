@@ -70,6 +70,7 @@ def test_all_verdicts_are_counted() -> None:
     assert counted == "3 same, 0 different, 0 fleeting, 0 undecided, 1 broken"
 
 
+@pytest.mark.long
 def test_a_differing_script_is_minimized_written_and_read_again(tmp_path: Path) -> None:
     story = tmp_path / "story.json"
     story.write_text(dump_script(script(Silence(0), unhealthy("é" * 600), unhealthy("hot"), Silence(0))))

@@ -1,5 +1,7 @@
 """Generated scripts depend only on their seed, are valid, and avoid the ends of timeouts."""
 
+from functools import cache
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,31 +10,36 @@ from drahealth.suites.differential.script import EndList, ListDevices, Report, S
 from drahealth.suites.differential.validation import find_error
 
 
+@cache
+def sixty() -> list[Script]:
+    """The first scripts of seed 3."""
+    return generate(3, 60)
+
+
 def test_the_same_seed_gives_the_same_scripts_for_any_number() -> None:
-    assert generate(3, 20) == generate(3, 35)[:20]
+    assert generate(3, 20) == sixty()[:20]
 
 
 def test_another_seed_gives_other_scripts() -> None:
-    first, second = generate(3, 30), generate(4, 30)
-    assert sum(script in second for script in first) < 5
+    second = generate(4, 20)
+    assert sum(script in second for script in sixty()[:20]) < 4
 
 
 def test_all_scripts_differ() -> None:
-    found = generate(3, 60)
-    assert len({script.steps for script in found}) == 60
+    assert len({script.steps for script in sixty()}) == 60
 
 
 def test_one_script_in_fifteen_restarts_the_kubelet() -> None:
-    assert [script.restarts for script in generate(3, 30)] == ([0] * 14 + [1]) * 2
+    assert [script.restarts for script in sixty()[:30]] == ([0] * 14 + [1]) * 2
 
 
 def test_device_plugins_take_part_with_every_kind_of_step() -> None:
-    steps = [step for script in generate(3, 60) for step in script.steps]
+    steps = [step for script in sixty() for step in script.steps]
     assert {type(step) for step in steps} >= {ListDevices, EndList, StartPlugin, StopPlugin}
 
 
 def test_names_are_replaced_in_a_full_list() -> None:
-    reports = [step for script in generate(3, 60) for step in script.steps if isinstance(step, Report)]
+    reports = [step for script in sixty() for step in script.steps if isinstance(step, Report)]
     full = [[r.device for r in report.says if r.pool == "full"] for report in reports if devices(report) > 16000]
     assert ["kept"] in full
     assert any({"kept", "new"} <= set(names) for names in full)

@@ -124,6 +124,7 @@ async def test_a_shared_restart_happens_once_after_all_plays_reach_it() -> None:
     assert restarts == [3]
 
 
+@pytest.mark.long
 async def test_a_pod_with_a_rejected_first_status_is_stuck_and_never_runs() -> None:
     pods = (Pod(((Use(0),),)), Pod(((Use(0),),), later=True))
     played = await play_on_reference(script(unhealthy("é" * 600), StartPod(1), unhealthy("hot"), pods=pods), V1_37)

@@ -181,6 +181,7 @@ timeline:
     assert "expected: pod pod-3 shows gpu-2 Healthy\n  seen:     it holds gpu-0, gpu-1, and not gpu-2" in done.stdout
 
 
+@pytest.mark.long
 def test_days_without_a_change_are_skipped(tmp_path: Path) -> None:
     steps = "{inject: xid/79, device: gpu-0}, {after: 300d, recover: {action: reboot, takes: 1s}, device: gpu-0}"
     expected = "{expect: {device: gpu-0, health: Healthy}, within: push}"

@@ -195,6 +195,7 @@ always:
 """
 
 
+@pytest.mark.long
 def test_a_pod_that_cannot_fail_ends_the_timeline_but_not_its_always_steps(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     done = drahealth("play", write(tmp_path, CANNOT_FAIL), "--report", str(report), before=FAILS_TWICE)

@@ -90,6 +90,7 @@ def test_the_page_for_authors_has_an_example_of_every_step() -> None:
     assert [verb for verb in VERBS if f"| `{verb}` | `{{{verb}: " not in syntax] == []
 
 
+@pytest.mark.long
 def test_the_examples_on_the_page_for_authors_pass(tmp_path: Path) -> None:
     for number, example in enumerate(_examples()):
         (tmp_path / f"{number}.timeline.yaml").write_text(example)

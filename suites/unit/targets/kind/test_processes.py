@@ -57,6 +57,7 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.long
 async def test_cancellation_during_the_start_ends_the_program_and_its_children(tmp_path: Path) -> None:
     file = tmp_path / "pids"
     call = asyncio.create_task(run(["sh", "-c", _SLEEPS.format(file=file)], limit=60))
