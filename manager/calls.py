@@ -51,16 +51,17 @@ class PluginCalls:
             code, details = "", str(malformed)
             raise
         finally:
-            self._observe_call(method, request, response, self._clock.now() - began, code, details)
+            self._observe_call(method, request, response, began, code, details)
 
     def _observe_call(
-        self, method: Unary[Any, Any], request: Any, response: Any, seconds: float, code: str, details: str
+        self, method: Unary[Any, Any], request: Any, response: Any, began: float, code: str, details: str
     ) -> None:
         if method is GET_INFO and response is not None:
             self._driver = response.name
-        answer = None if response is None else plain(response)
+        asked, answer = plain(request), None if response is None else plain(response)
         name = method.path.removeprefix("/")
-        self._observe(GrpcCall(self._driver, self._endpoint, name, plain(request), answer, seconds, code, details))
+        seconds = self._clock.now() - began  # the last step, so that observers know exactly when the call began
+        self._observe(GrpcCall(self._driver, self._endpoint, name, asked, answer, seconds, code, details))
 
 
 def claims_request(method: Unary[Any, Any], claims: Iterable[ClaimRef]) -> Any:

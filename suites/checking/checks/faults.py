@@ -239,7 +239,7 @@ def driver_survives_faults(evidence: Evidence) -> Finding:
     injected = list(evidence.of(FaultInjected, "faults"))
     processes = _processes(evidence, ("faults",))
     for ended in crashes(evidence, *processes):
-        before = [one for one in injected if one.number < ended.number]
+        before = [one for one in injected if began(one) <= ended.at]
         if before:
             expected = "the driver keeps running while a device is broken"
             seen = f"after fault {before[-1].what.fault}, {exit_text(ended.what)}"

@@ -7,6 +7,7 @@ from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.claims import claim_calls
 from drahealth.suites.checking.observed.registrations import advertised, described
 from drahealth.suites.checking.observed.streams import (
+    FIRST_REPORT_WAIT,
     Stream,
     absence,
     is_served,
@@ -15,8 +16,6 @@ from drahealth.suites.checking.observed.streams import (
 )
 from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
 
-FIRST_REPORT = 5.0
-"""Seconds until the first report of a stream."""
 _WATCHED = 35.0
 """Seconds for which a stream must stay open: longer than the default timeout of 30 s."""
 
@@ -71,12 +70,12 @@ def first_report_is_prompt(evidence: Evidence, found: list[Stream]) -> Finding:
         if stream.api is NODE_HEALTH_DRAFT:
             continue  # it lists prepared devices only; there may be none
         took = (stream.reports[0].at if stream.reports else stream.opened.at + stream.open_seconds) - stream.opened.at
-        if stream.reports and took <= FIRST_REPORT:
-            seconds.append(took)
-            records.append(stream.reports[0].number)
-        elif took >= FIRST_REPORT - 0.1:
+        if stream.first_is_late:
             seen = f"{stream}: {f'after {took:.1f} s' if stream.reports else f'none in {took:.1f} s'}"
             return failed("the first report within 5 s", seen, stream.opened.number)
+        if stream.reports:
+            seconds.append(took)
+            records.append(stream.reports[0].number)
     if not seconds:
         return _no_report(found)
     return passed(f"the first reports arrived within {max(seconds):.1f} s", *records)
@@ -112,7 +111,7 @@ def health_is_reported_while_prepare_is_pending(evidence: Evidence, found: list[
                 return passed(seen, held.number, report.number, freed.number)
     for stream in during:
         waited = freed.at - stream.opened.at
-        if waited >= FIRST_REPORT - 0.1:
+        if waited >= FIRST_REPORT_WAIT - 0.1:
             seen = f"none in {waited:.1f} s"
             return failed("a report while NodePrepareResources is pending", seen, held.number, stream.opened.number)
     return not_tested("no health stream was open long enough while NodePrepareResources was pending", held.number)

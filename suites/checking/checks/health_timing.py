@@ -8,11 +8,9 @@ from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceHealth
 from drahealth.suites.checking.checks.registry import health_check
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.devices import Device, published
-from drahealth.suites.checking.observed.streams import Stream, arrivals
+from drahealth.suites.checking.observed.streams import OWN_DELAY, Stream, arrivals
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed, static
 
-_DELAY = 1.0
-"""Seconds by which this machine may receive a report late."""
 _SKEW = 5
 """Seconds by which the clock of the driver may be ahead."""
 _EARLIEST = 1_577_836_800
@@ -76,7 +74,7 @@ class _Gap:
     """Whether the device was reported again at all."""
 
     def within(self, share: float) -> bool:
-        return self.seconds <= self.timeout * share + _DELAY
+        return self.seconds <= self.timeout * share + OWN_DELAY
 
     def __str__(self) -> str:
         return f"{self.device} in {self.stream}: {self.seconds:.1f} s without a report, timeout {self.timeout} s"

@@ -7,13 +7,9 @@ from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.devices import devices_of, named
 from drahealth.suites.checking.observed.processes import is_done
 from drahealth.suites.checking.observed.registrations import notified, outcome
-from drahealth.suites.checking.observed.streams import Stream, listed
+from drahealth.suites.checking.observed.streams import OWN_DELAY, Stream, listed
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed
 
-_DELAY = 1.0
-"""Seconds by which this machine may receive a report late."""
-_FIRST = 5.0
-"""Seconds until the first report of a stream."""
 _IDLE = 30.0
 """Seconds without a subscriber that count as idle: the default timeout."""
 
@@ -36,7 +32,7 @@ def reports_continue_after_a_stop(evidence: Evidence, found: list[Stream]) -> Fi
         if stream.opened.at > continued.at or end < continued.at or not stream.reports:
             continue
         timeouts = [timeout_of(one) for report in stream.reports for one in report.what.devices]
-        limit = max(timeouts, default=30) + _DELAY
+        limit = max(timeouts, default=30) + OWN_DELAY
         after = next((one for one in stream.reports if one.at > continued.at), None)
         if after is None and not stream.cancelled and stream.end:
             return failed("the stream continues", f"{stream} ended: {stream.end.what.why}", *records, stream.end.number)
@@ -68,12 +64,12 @@ def stream_after_a_pause_starts_with_all_devices(evidence: Evidence, found: list
             continue
         expected = frozenset(device for one in before for report in one.reports for device in listed(report))
         if not stream.reports:
-            if stream.open_seconds >= _FIRST - 0.1:
+            if stream.first_is_late:
                 return failed("a first report within 5 s", f"{stream}: no report", stream.opened.number)
             return not_tested(f"{stream} was open for {stream.open_seconds:.1f} s only", stream.opened.number)
         first = stream.reports[0]
         took, missing = first.at - stream.opened.at, expected - listed(first)
-        if missing or took > _FIRST:
+        if missing or stream.first_is_late:
             seen = f"without {named(missing)}" if missing else f"after {took:.1f} s"
             return failed(f"a first report within 5 s with {named(expected)}", f"{stream}: {seen}", first.number)
         records.append(first.number)

@@ -28,8 +28,6 @@ from drahealth.suites.checking.observed.streams import Stream, arrivals, listed
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed
 
 _NAME = "rolling-update"
-_FIRST = 5.0
-"""Seconds until the first report of a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +230,13 @@ def _start(stream: Stream, known: frozenset[Device]) -> Finding | None:
     """The violation in the first report of a stream of the second instance, if there is one."""
     expected = f"a first report within 5 s with {named(known)}"
     if not stream.reports:
-        short = stream.open_seconds < _FIRST - 0.1
-        return None if short else failed(expected, f"{stream}: no report", stream.opened.number)
+        late = stream.first_is_late
+        return failed(expected, f"{stream}: no report", stream.opened.number) if late else None
     first = stream.reports[0]
     if missing := known - listed(first):
         return failed(expected, f"{stream}: without {named(missing)}", stream.opened.number, first.number)
-    if (took := first.at - stream.opened.at) > _FIRST:
+    if stream.first_is_late:
+        took = first.at - stream.opened.at
         return failed(expected, f"{stream}: after {took:.1f} s", stream.opened.number, first.number)
     return None
 

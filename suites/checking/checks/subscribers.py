@@ -7,7 +7,6 @@ from itertools import combinations, groupby
 from drahealth.proto.events import FaultInjected
 from drahealth.proto.health_apis import NODE_HEALTH_DRAFT
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.checking.checks.health_streams import FIRST_REPORT
 from drahealth.suites.checking.checks.health_timing import timeout_of
 from drahealth.suites.checking.checks.registry import health_check
 from drahealth.suites.checking.evidence import Evidence
@@ -206,11 +205,11 @@ def new_stream_starts_with_all_devices(evidence: Evidence, found: list[Stream]) 
             if missing := expected - listed(report):
                 seen = f"{again}: without {named(missing)}"
                 return failed(f"all devices: {named(expected)}", seen, first.number, end, report.number)
-            if took > FIRST_REPORT:
+            if again.first_is_late:
                 return failed("a first report within 5 s", f"after {took:.1f} s", end, report.number)
             seen = f"the new stream starts with all {len(expected)} devices"
             return passed(seen, first.number, end, report.number)
-        if again.open_seconds >= FIRST_REPORT - 0.1 or (again.end and not again.cancelled):
+        if again.first_is_late or (again.end and not again.cancelled):
             seen = f"{again}: no report in {again.open_seconds:.1f} s"
             return failed("a first report within 5 s", seen, first.number, end, again.opened.number)
     return not_tested("no stream was opened after a cancelled one")

@@ -12,6 +12,7 @@ from drahealth.proto.events import (
     GrpcCall,
     ListReceived,
     MalformedReceived,
+    ProcessExited,
     SocketRemoved,
     StreamClosed,
     StreamOpened,
@@ -23,10 +24,19 @@ from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.kubelet.registration import DEVICE_PLUGIN
 from drahealth.suites.checking.kubelet.subscriber import CANCELLED_BY_US
 from drahealth.suites.checking.observed.plain import mapping, sequence, text, texts
+from drahealth.suites.checking.observed.processes import crashes
 from drahealth.suites.checking.observed.registrations import Call, get_info, notified
+from drahealth.suites.checking.observed.streams import OWN_DELAY
 
 FIRST_LIST_LIMIT = 10.0
 """Seconds until a stream must have its first list."""
+FIRST_LIST_WAIT = FIRST_LIST_LIMIT + OWN_DELAY
+"""Seconds for which an experiment waits for the first list of a stream."""
+
+
+def plugin_crashes(evidence: Evidence, *processes: str) -> Iterator[Observation[ProcessExited]]:
+    """The exits of these processes without a signal. After a restart of the kubelet a plugin may exit."""
+    return (one for one in crashes(evidence, *processes) if one.experiment != "plugin-kubelet-restart")
 
 
 def calls(evidence: Evidence, method: Unary[Any, Any], *experiments: str) -> list[Call]:

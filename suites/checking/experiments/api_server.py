@@ -8,11 +8,12 @@ from drahealth.manager.profile import KEP
 from drahealth.manager.registration import find_sockets
 from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, described, registered
 from drahealth.suites.checking.experiments.published import are_complete, watched_slices
-from drahealth.suites.checking.experiments.services import FIRST_REPORT_LIMIT, call_without_claims
+from drahealth.suites.checking.experiments.services import call_without_claims
 from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.registration import registrar
 from drahealth.suites.checking.kubelet.subscriber import subscribed
 from drahealth.suites.checking.lab import Lab
+from drahealth.suites.checking.observed.streams import FIRST_REPORT_WAIT
 from drahealth.suites.checking.outcomes import Incomplete
 
 EARLY_LIMIT = 5.0
@@ -76,5 +77,5 @@ async def _call(lab: Lab, plugin: Plugin) -> None:
                 await calls.get_info()
     for api in advertised_health_api(plugin.versions, KEP)[:1]:
         async with subscribed(plugin, api, clock, lab.record) as stream:
-            await stream.reported(FIRST_REPORT_LIMIT)
+            await stream.reported(FIRST_REPORT_WAIT)
     await call_without_claims(lab, plugin)

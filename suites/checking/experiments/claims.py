@@ -11,7 +11,6 @@ from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.values import ClaimRef
 from drahealth.suites.checking.experiments.allocating import NAMESPACE, Allocator, allocator, unpublished
 from drahealth.suites.checking.experiments.first_steps import known
-from drahealth.suites.checking.experiments.services import FIRST_REPORT_LIMIT
 from drahealth.suites.checking.experiments.watching import health_apis
 from drahealth.suites.checking.kubelet.cdi_specs import read_specs
 from drahealth.suites.checking.kubelet.connection import connected
@@ -20,6 +19,7 @@ from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.subscriber import subscribed
 from drahealth.suites.checking.kubelet.waiting import within
 from drahealth.suites.checking.lab import Lab
+from drahealth.suites.checking.observed.streams import FIRST_REPORT_WAIT
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
 
 CALL_LIMIT = 30.0
@@ -127,7 +127,7 @@ async def slow_prepare(lab: Lab) -> None:
                 if not await reads_claim(lab, asked, pending):
                     raise NotApplicable("the driver does not read the claim from the API server when it prepares it")
                 async with subscribed(plugin, apis[0], subject.clock, lab.record) as stream:
-                    await stream.reported(FIRST_REPORT_LIMIT)
+                    await stream.reported(FIRST_REPORT_WAIT)
             except BaseException:
                 pending.cancel()
                 await asyncio.gather(pending, return_exceptions=True)

@@ -7,13 +7,13 @@ from drahealth.manager.plugin import advertised_health_api
 from drahealth.manager.profile import KEP
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceHealth, Health
-from drahealth.suites.checking.experiments.services import FIRST_REPORT_LIMIT
 from drahealth.suites.checking.faults import MARGIN
 from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.subscriber import Subscriber, subscribed
 from drahealth.suites.checking.kubelet.waiting import until
 from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.observed.devices import Device
+from drahealth.suites.checking.observed.streams import FIRST_REPORT_WAIT
 from drahealth.suites.checking.outcomes import NotApplicable
 
 Shown = Callable[[DeviceHealth], bool]
@@ -94,7 +94,7 @@ async def fault_streams(lab: Lab, plugin: Plugin, count: int = 2) -> AsyncGenera
     async with AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(subscribed(plugin, api, clock, lab.record)) for _ in range(count)]
         for stream in streams:
-            await stream.reported(FIRST_REPORT_LIMIT)
+            await stream.reported(FIRST_REPORT_WAIT)
         lab.subject.check_running()
         yield FaultStreams(lab, streams)
 

@@ -8,9 +8,8 @@ from drahealth.suites.checking.kubelet.dra_calls import DraCalls, preferred_vers
 from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.subscriber import subscribed
 from drahealth.suites.checking.lab import Lab
+from drahealth.suites.checking.observed.streams import FIRST_REPORT_WAIT
 
-FIRST_REPORT_LIMIT = 5.0
-"""Seconds until the first report of a stream."""
 EMPTY_CALL_LIMIT = 15.0
 """Seconds for a call without claims."""
 
@@ -40,7 +39,7 @@ async def _prepare_nothing(lab: Lab, plugin: Plugin, version: str) -> None:
 async def _streams(lab: Lab, plugin: Plugin, name: str) -> bool:
     """Whether a stream has a report, or stays open without one."""
     async with subscribed(plugin, HEALTH_APIS[name], lab.subject.clock, lab.record) as stream:
-        reported = await stream.reported(FIRST_REPORT_LIMIT)
+        reported = await stream.reported(FIRST_REPORT_WAIT)
         streams = reported or stream.is_open
     lab.subject.check_running()
     return streams

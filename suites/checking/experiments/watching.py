@@ -5,9 +5,9 @@ from contextlib import AsyncExitStack
 
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.suites.checking.experiments.first_steps import known
-from drahealth.suites.checking.experiments.services import FIRST_REPORT_LIMIT
 from drahealth.suites.checking.kubelet.subscriber import Subscriber, subscribed
 from drahealth.suites.checking.lab import Lab
+from drahealth.suites.checking.observed.streams import FIRST_REPORT_WAIT
 from drahealth.suites.checking.outcomes import NotApplicable
 
 WATCH_SECONDS = 36.0
@@ -41,10 +41,10 @@ async def subscribers(lab: Lab) -> None:
     ):
         for _ in range(2):
             async with subscribed(plugin, best, clock, lab.record) as third:
-                await third.reported(FIRST_REPORT_LIMIT)
+                await third.reported(FIRST_REPORT_WAIT)
             lab.subject.check_running()
         for stream in (first, second):
-            await stream.reported(FIRST_REPORT_LIMIT)
+            await stream.reported(FIRST_REPORT_WAIT)
         await lab.ended("watch")
     lab.subject.check_running()
 

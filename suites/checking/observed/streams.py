@@ -12,6 +12,12 @@ from drahealth.suites.checking.observed.registrations import advertised, describ
 
 OURS = "cancelled by drahealth"
 """Why a stream ended that drahealth cancelled."""
+FIRST_REPORT = 5.0
+"""Seconds from the start of a stream to its first report."""
+OWN_DELAY = 1.0
+"""Seconds by which drahealth itself may receive a message late, on a busy machine."""
+FIRST_REPORT_WAIT = FIRST_REPORT + OWN_DELAY
+"""Seconds for which an experiment waits for the first report of a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,13 @@ class Stream:
         """Seconds from its start to its end; to its last report if the end is missing."""
         ends = [one.at for one in (*self.reports, *self.closed)]
         return max(ends, default=self.opened.at) - self.opened.at
+
+    @property
+    def first_is_late(self) -> bool:
+        """Whether the first report came too late, or did not come although the stream was open long enough."""
+        if self.reports:
+            return self.reports[0].at - self.opened.at > FIRST_REPORT_WAIT
+        return self.open_seconds >= FIRST_REPORT_WAIT - 0.1
 
     def __str__(self) -> str:
         return f"stream {self.id} ({self.api.name})"

@@ -127,8 +127,8 @@ class Subject:
 
     @property
     def running(self) -> bool:
-        """Whether its process runs; True for a driver that was started by others."""
-        return self._process.running if self._process else not self.started_by_us
+        """Whether its process runs, until its exit is recorded; True for a driver that was started by others."""
+        return not self._exit.done() if self._exit else not self.started_by_us
 
     def owns(self, resource_slice: Mapping[str, Any], driver: str) -> bool:
         """Whether a ResourceSlice can be of this process. The API server of others has other drivers."""
@@ -228,8 +228,11 @@ class Subject:
     async def set_reachable(self, reachable: bool) -> None:
         """Makes the API server reachable or unreachable for the driver."""
         assert self._gateway, "it has no API server of ours"
-        await (self._gateway.up() if reachable else self._gateway.down())
+        if reachable:
+            await self._gateway.up()
         self._record(ApiServerSwitched(self.label, reachable))
+        if not reachable:  # recorded before: a driver can end while its connections are closed
+            await self._gateway.down()
 
     @asynccontextmanager
     async def hold_claim_reads(self, namespace: str, name: str, uid: str) -> AsyncGenerator[asyncio.Event, None]:

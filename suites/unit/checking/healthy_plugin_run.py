@@ -8,6 +8,7 @@ from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, GET_PREFERRED_A
 from drahealth.proto.events import (
     CdiSpec,
     CdiSpecsRead,
+    ChildrenEnded,
     ContainerSeen,
     Event,
     ExperimentEnded,
@@ -139,7 +140,12 @@ EVENTS: dict[str, Sequence[Event | float]] = {
     ],
     "container-start": [allocated("gpu-1"), called(PRE_START_CONTAINER, {"devices_ids": ["gpu-1"]}, {})],
     "plugin-kubelet-restart": [DOWN, UP, ASKED, REGISTERED, *listing(AFTER_RESTART, (A, B)), allocated("gpu-1")],
-    "plugin-end": [SignalSent("main", "SIGTERM"), ProcessExited("main", 7, 0, 0, ()), sockets("main", "ended")],
+    "plugin-end": [
+        SignalSent("main", "SIGTERM"),
+        ProcessExited("main", 7, 0, 0, ()),
+        ChildrenEnded("main", 7, 0),
+        sockets("main", "ended"),
+    ],
     "refused-plugin": [UP, ASKED, REFUSED, DOWN, UP, ASKED, REGISTERED],
     "removed-socket": [UP, ASKED, REGISTERED, SocketRemoved("restarted", PATH), ASKED, REGISTERED],
     "plugin-faults": [

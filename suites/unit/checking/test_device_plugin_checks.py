@@ -9,6 +9,7 @@ from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, GET_PREFERRED_A
 from drahealth.proto.events import (
     CdiSpec,
     CdiSpecsRead,
+    ChildrenEnded,
     Event,
     ExperimentEnded,
     GrpcCall,
@@ -66,7 +67,7 @@ def annotated(value: str) -> Callable[[GrpcCall], GrpcCall]:
 
 
 CLOSED = StreamClosed("example.com/gpu", "", FIRST, "ended by the plugin", PATH, "OK")
-CHILD = ProcessExited("main", 7, 0, 2, ())
+CHILD = ChildrenEnded("main", 7, 2)
 CRASH = ProcessExited("main", 7, 3, 0, ("Segmentation fault",))
 
 
@@ -150,7 +151,8 @@ WRONG: list[tuple[str, str, Edit, Verdict]] = [
     ("plugin-registers-with-a-restarted-kubelet", "not watched", unregistered("plugin-kubelet-restart"), NOT_TESTED),
     ("plugin-serves-a-new-socket", "other way", unregistered("removed-socket"), NOT_TESTED),
     ("plugin-exits-after-sigterm", "killed", instead(ProcessExited, SignalSent("main", "SIGKILL"), "plugin-end"), FAIL),
-    ("plugin-exits-after-sigterm", "child", instead(ProcessExited, CHILD, "plugin-end"), FAIL),
+    ("plugin-exits-after-sigterm", "child", instead(ChildrenEnded, CHILD, "plugin-end"), FAIL),
+    ("plugin-exits-after-sigterm", "not seen", without(ChildrenEnded), NOT_TESTED),
     ("refused-plugin-registers-with-the-next-kubelet", "never", unregistered("refused-plugin"), FAIL),
 ]
 

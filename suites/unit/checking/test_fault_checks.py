@@ -136,6 +136,8 @@ def test_driver_that_exits_after_a_fault_fails() -> None:
     exited = (11.0, "faults", ProcessExited("broken", 7, 1, 0, ("no device",)))
     assert found("driver-survives-faults", fault_run(more=(*started, exited))) is FAIL
     assert found("driver-survives-faults", fault_run(more=started)) is PASS
+    during = replace(BROKEN, seconds=2.0)  # the driver ends before the action returns
+    assert found("driver-survives-faults", fault_run(steps={12.0: during}, more=(*started, exited))) is FAIL
 
 
 @pytest.mark.parametrize(("reason", "verdict"), [(NO_FAULTS, STATIC), (FAULTS_MISSING, NOT_TESTED)])

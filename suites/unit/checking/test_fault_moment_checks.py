@@ -84,8 +84,10 @@ def test_new_process_must_report_a_fault_of_the_earlier_one() -> None:
 def test_driver_must_use_a_backend_that_returned() -> None:
     check, back = "break-is-reported-after-a-backend-restart", (5.0, BackendSwitched("interrupted", "b.py", True))
     right = stream("a", 0, 60, {1.0: WELL, 10.5: SICK})
+    slow, never = {1.0: WELL, 20.0: WELL, 64.0: SICK}, {1.0: WELL, 20.0: WELL, 80.0: WELL}
     assert verdict(check, *right, back, BREAK) is PASS
-    assert verdict(check, *stream("a", 0, 60, {1.0: WELL, 20.0: WELL}), back, BREAK) is FAIL
+    assert verdict(check, *stream("a", 0, 90, slow), back, BREAK) is PASS
+    assert verdict(check, *stream("a", 0, 90, never), back, BREAK) is FAIL
     assert verdict(check, *stream("a", 0, 60, {1.0: WELL, 6.0: SICK, 10.5: SICK}), back, BREAK) is FAIL
     assert verdict(check, *right, BREAK) is NOT_TESTED
 

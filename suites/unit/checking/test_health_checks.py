@@ -352,8 +352,8 @@ def test_new_stream_that_reports_late_is_a_failure() -> None:
 
 
 def test_stream_that_waits_for_prepare_is_a_failure() -> None:
-    """The stream stays without a report for 5 s, until the claim is released."""
-    times = {13.0: 8.0, 13.1: 8.1, 13.3: 8.3}
+    """The stream stays without a report for 6 s, until the claim is released."""
+    times = {13.0: 7.0, 13.1: 7.1, 13.3: 7.3}
     records = healthy_run(unheld).records
     moved = [replace(one, at=times.get(one.at, one.at)) if one.experiment == "slow-prepare" else one for one in records]
     slow = [

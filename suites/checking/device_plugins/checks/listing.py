@@ -8,13 +8,15 @@ from drahealth.proto.values import Health
 from drahealth.suites.checking.device_plugins.checks.resources import resource_check
 from drahealth.suites.checking.device_plugins.observed import (
     FIRST_LIST_LIMIT,
+    FIRST_LIST_WAIT,
     ListStreamSeen,
     all_lists,
     ids,
     list_streams,
+    plugin_crashes,
 )
 from drahealth.suites.checking.evidence import Evidence, Observation
-from drahealth.suites.checking.observed.processes import crashes, exit_text
+from drahealth.suites.checking.observed.processes import exit_text
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed, static
 
 _LONGEST_ID = 63
@@ -37,7 +39,7 @@ def _prompt(stream: ListStreamSeen) -> Finding:
     opened = stream.opened
     if stream.lists:
         delay = stream.lists[0].at - opened.at
-        if delay <= FIRST_LIST_LIMIT:
+        if delay <= FIRST_LIST_WAIT:
             return passed(f"the list came after {delay:.1f} s", opened.number, stream.lists[0].number)
         seen = f"the list came after {delay:.1f} s"
         return failed(f"a list within {FIRST_LIST_LIMIT:g} s", seen, opened.number, stream.lists[0].number)
@@ -46,7 +48,7 @@ def _prompt(stream: ListStreamSeen) -> Finding:
         return failed(f"a list within {FIRST_LIST_LIMIT:g} s", seen, opened.number, stream.malformed.number)
     if stream.closed is None:
         return not_tested("the stream was not watched to its end", opened.number)
-    if not stream.ended_early and stream.closed.at - opened.at < 0.9 * FIRST_LIST_LIMIT:
+    if not stream.ended_early and stream.closed.at - opened.at < FIRST_LIST_WAIT - 0.1:
         return not_tested("the stream was cancelled early", opened.number, stream.closed.number)
     seen = f"no list; the stream ended: {stream.closed.what.why}"
     return failed(f"a list within {FIRST_LIST_LIMIT:g} s", seen, opened.number, stream.closed.number)
@@ -117,7 +119,7 @@ def every_list_has_all_devices(evidence: Evidence) -> Finding:
 def list_stream_stays_open(evidence: Evidence) -> Finding:
     """The plugin does not end a stream."""
     streams = list_streams(evidence, _WATCH)
-    if ended := next(crashes(evidence, "main"), None):
+    if ended := next(plugin_crashes(evidence, "main"), None):
         return not_tested(exit_text(ended.what), ended.number)
     for stream in streams:
         if stream.closed and stream.ended_early:

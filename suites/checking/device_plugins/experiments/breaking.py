@@ -5,9 +5,10 @@ from contextlib import AsyncExitStack
 
 from drahealth.proto.extended_resources import health_of
 from drahealth.proto.values import Health
-from drahealth.suites.checking.device_plugins.experiments.registering import LIST_LIMIT, kubelet_of, registered_plugins
+from drahealth.suites.checking.device_plugins.experiments.registering import kubelet_of, registered_plugins
 from drahealth.suites.checking.device_plugins.kubelet import DevicePluginKubelet
 from drahealth.suites.checking.device_plugins.list_stream import ListStream, listed
+from drahealth.suites.checking.device_plugins.observed import FIRST_LIST_WAIT
 from drahealth.suites.checking.device_plugins.registered import RegisteredPlugin
 from drahealth.suites.checking.experiments.ending import terminated
 from drahealth.suites.checking.experiments.fault_steps import Bench
@@ -39,7 +40,7 @@ class PluginBench(Bench):
         for plugin in self._plugins:
             opening = listed(plugin, self.lab.subject.clock, self.lab.record)
             stream = await self._opened.enter_async_context(opening)
-            if await stream.devices(LIST_LIMIT) is None:
+            if await stream.devices(FIRST_LIST_WAIT) is None:
                 raise Incomplete(f"the device plugin sent no list of {plugin.resource}")
             self._lists[plugin.resource if len(self._plugins) > 1 else ""] = stream
 

@@ -3,8 +3,8 @@
 import asyncio
 from contextlib import AsyncExitStack
 
-from drahealth.suites.checking.device_plugins.experiments.registering import LIST_LIMIT
 from drahealth.suites.checking.device_plugins.list_stream import listed
+from drahealth.suites.checking.device_plugins.observed import FIRST_LIST_WAIT
 from drahealth.suites.checking.experiments.first_steps import known, shared
 from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.outcomes import Incomplete
@@ -24,7 +24,7 @@ async def list_and_watch(lab: Lab) -> None:
         async with AsyncExitStack() as stack:
             streams = [await stack.enter_async_context(listed(one, clock, lab.record)) for one in plugins]
             end = clock.now() + WATCH_SECONDS
-            firsts = await asyncio.gather(*(stream.devices(LIST_LIMIT) for stream in streams))
+            firsts = await asyncio.gather(*(stream.devices(FIRST_LIST_WAIT) for stream in streams))
             found = {one.resource: first for one, first in zip(plugins, firsts, strict=True) if first is not None}
             if not found:
                 fact.set_exception(Incomplete("the device plugin sent no list"))
@@ -38,5 +38,5 @@ async def list_and_watch(lab: Lab) -> None:
                 await clock.sleep(0.25)
     async with AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(listed(one, clock, lab.record)) for one in plugins]
-        await asyncio.gather(*(stream.devices(LIST_LIMIT) for stream in streams))
+        await asyncio.gather(*(stream.devices(FIRST_LIST_WAIT) for stream in streams))
     lab.subject.check_running()

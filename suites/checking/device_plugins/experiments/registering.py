@@ -10,6 +10,7 @@ from drahealth.proto.sockets import is_served
 from drahealth.suites.checking.device_plugins.calls import plugin_client
 from drahealth.suites.checking.device_plugins.kubelet import DevicePluginKubelet
 from drahealth.suites.checking.device_plugins.list_stream import listed
+from drahealth.suites.checking.device_plugins.observed import FIRST_LIST_WAIT
 from drahealth.suites.checking.device_plugins.registered import RegisteredPlugin
 from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, known, shared, started
 from drahealth.suites.checking.experiments.registration import REFUSAL
@@ -19,8 +20,6 @@ from drahealth.suites.checking.kubelet.waiting import PAUSE, within
 from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
 
-LIST_LIMIT = 10.0
-"""Seconds until a stream must have its first list."""
 AGAIN_LIMIT = 60.0
 """Seconds in which a plugin must register after a restart of the kubelet. Some look for its socket every 10 s."""
 RETRY_LIMIT = 10.0
@@ -52,7 +51,7 @@ async def kubelet_restart(lab: Lab) -> None:
     names = [one.resource for one in before]
     for plugin in await registered_plugins(lab, kubelet, AGAIN_LIMIT, restarts=True, resources=names):
         async with listed(plugin, lab.subject.clock, lab.record) as stream:
-            devices = await stream.devices(LIST_LIMIT)
+            devices = await stream.devices(FIRST_LIST_WAIT)
         if devices:
             async with plugin_client(plugin.endpoint, plugin.resource, lab.subject.clock, lab.record) as client:
                 await client.allocate([devices[-1].id])
@@ -89,7 +88,7 @@ async def remove_sockets(lab: Lab, kubelet: DevicePluginKubelet, plugins: Collec
     async with AsyncExitStack() as stack:
         for plugin in plugins:
             stream = await stack.enter_async_context(listed(plugin, lab.subject.clock, lab.record))
-            await stream.devices(LIST_LIMIT)
+            await stream.devices(FIRST_LIST_WAIT)
         kubelet.forget()  # registrations until now have nothing to do with the removal
         for plugin in plugins:
             lab.record(SocketRemoved(lab.subject.label, path_text(plugin.endpoint), plugin.resource))
