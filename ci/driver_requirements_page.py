@@ -27,7 +27,8 @@ at the same time. If the driver was already running, its only process is `main`.
 PLUGIN_EXPERIMENTS_HEAD = """
 ## Experiments on device plugins
 
-Here, *kubelet* is the part of drahealth that calls the device plugin. Each process has its own, with its own directory.
+Here, *kubelet* is the part of drahealth that calls the device plugin. Each process of the device plugin has its own
+kubelet, with its own directory.
 
 | experiment | process | seconds | what it does |
 |---|---|---|---|

@@ -157,14 +157,14 @@ def _header(line: bytes) -> Header:
     if "history" in data:
         raise ValueError(f"header key `history` was renamed to `format`; expected format {FORMAT}")
     if (format_ := data.get("format")) != FORMAT:
-        raise ValueError(f"expected a header of format {FORMAT}, got {quoted(format_)}")
+        raise ValueError(f"the `format` of the header must be {FORMAT}, got {quoted(format_)}")
     try:
         values = {name: data[name] for name in ("drahealth", "profile", "started")}
         if not all(isinstance(value, str) for value in values.values()):
             raise ValueError("drahealth, profile and started must be strings")
         return Header(**values, monotonic=seconds_in(data, "monotonic"))
     except KeyError as error:
-        raise ValueError(f"the header has no {error.args[0]}") from None
+        raise ValueError(f"the header has no key `{error.args[0]}`") from None
 
 
 def _record(line: bytes) -> Record:

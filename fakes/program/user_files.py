@@ -198,7 +198,7 @@ def _sentence(error: Any, model: type[BaseModel]) -> str:
         if last in _names(model):
             return "this key is not allowed here"
         near = closest_name(model, error["loc"])
-        return f"unknown key{f'; did you mean {near}?' if near else ''}"
+        return f"unknown key{f'; did you mean `{near}`?' if near else ''}"
     if kind == "missing":
         return "this key is required"
     message = plain(str(error["msg"]))

@@ -111,7 +111,7 @@ def serve(
     """Serve fake drivers and device plugins next to a kubelet until SIGTERM or Ctrl-C.
 
     With -f, the file defines them and `drahealth ctl` controls them. Without -f, clients create and control drivers
-    by JSON lines, on the socket or on standard input. Exit codes: 2 wrong usage, 3 environment.
+    by JSON lines, on the socket or on standard input. Exit codes: 2 wrong usage, 3 error in the environment.
     """
     if log_format is LogFormat.JSON:
         from drahealth.fakes.program.log_lines import log_as_json

@@ -110,7 +110,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Unprepared:
-    """The kubelet called the driver to unprepare a claim."""
+    """The driver unprepared a claim."""
 
     event: ClassVar[str] = "unprepared"
     emitters: ClassVar[tuple[str, ...]] = (DRIVER,)

@@ -246,9 +246,9 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class TimeSkipped:
-    """A timeline skipped the rest of a wait, because only heartbeats happened.
+    """A timeline ended a wait early, because only heartbeats happened during the wait.
 
-    The clock of the node does not advance.
+    The clock of the node does not advance by the rest of the wait.
     """
 
     event: ClassVar[str] = "time-skipped"
@@ -260,7 +260,7 @@ class TimeSkipped:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of a scenario, in words."""
+    """A scenario logged an action or an observation."""
 
     event: ClassVar[str] = "step"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)

@@ -133,8 +133,8 @@ def verify_report(
     """Judge the evidence of a certificate again, and compare it with the report.
 
     It detects an edited report or edited evidence, but not a forgery that changes both consistently.
-    Exit codes: 0 same verdicts; 1 other verdicts or an edited file; 2 unreadable files; 4 same verdicts, by another
-    version of drahealth or of the ledger.
+    Exit codes: 0 same verdicts; 1 other verdicts or an edited file; 2 unreadable files. Exit code 4: same verdicts,
+    but the report is from another version of drahealth or of the ledger.
     """
     from drahealth.suites.certify_command.comparing import verify
     from drahealth.suites.certify_command.files import files_of

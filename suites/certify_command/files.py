@@ -43,4 +43,6 @@ def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}", "pass another file") from None
+        raise ConfigurationError(
+            f"cannot read {path}: {error.strerror}", "pass the directory of a certificate, or its files"
+        ) from None

@@ -66,7 +66,7 @@ def check_driver(
         bool,
         typer.Option(
             "--sequential",
-            help="Run the processes of the driver one after another. By default some run at the same time.",
+            help="Run the processes of the driver one after another. By default they run at the same time.",
         ),
     ] = False,
     sandbox: Annotated[

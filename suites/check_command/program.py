@@ -55,7 +55,7 @@ class Outputs:
         for name in self.requirements:
             if requirements()[name].binds != subject:
                 other = "pass --device-plugin" if subject == "dra-driver" else "leave out --device-plugin"
-                raise ConfigurationError(f"{name} does not bind a {_SUBJECTS[subject]}", other)
+                raise ConfigurationError(f"{name} does not apply to a {_SUBJECTS[subject]}", other)
             if not requirements()[name].is_judged_at(level):
                 scope = requirements()[name].scope
                 raise ConfigurationError(

@@ -128,7 +128,7 @@ def read_claim_file(path: Path) -> tuple[Mapping[str, Any], ...]:
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}", "pass another --claim file") from None
     except FileError as error:
-        raise ConfigurationError(str(error.problems[0]), "correct the claim file") from None
+        raise ConfigurationError(f"{path}, {error.problems[0]}", "correct the claim file") from None
     except ValueError as error:
         raise ConfigurationError(f"{path}: {error}", "correct the claim file") from None
     for document in found:

@@ -211,7 +211,7 @@ def _loaded(header: Header, lines: list[bytes], cut: bytes) -> Evidence:
 
 def _header(data: dict[str, Any]) -> Header:
     if (format_ := data.get("format")) != FORMAT:
-        raise EvidenceError(f"line 1: expected a header of format {FORMAT}, got {quoted(format_)}")
+        raise EvidenceError(f"line 1: the `format` of the header must be {FORMAT}, got {quoted(format_)}")
     try:
         return Header(
             drahealth=_text(data["drahealth"]),
@@ -227,7 +227,7 @@ def _header(data: dict[str, Any]) -> Header:
             workload=_text(data.get("workload", "")),
         )
     except KeyError as error:
-        raise EvidenceError(f"line 1: the header has no {error.args[0]}") from None
+        raise EvidenceError(f"line 1: the header has no key `{error.args[0]}`") from None
     except TypeError:
         raise EvidenceError("line 1: the header must have strings, and lists of strings") from None
 

@@ -125,7 +125,7 @@ class Settings:
         if not self.command and (self.environment or named or self.api_server != "memory"):
             raise ConfigurationError(
                 "--env, --driver-name and --api-server are for a driver that drahealth starts",
-                "leave them out for a driver that runs",
+                "leave them out for a driver that is already running",
             )
         if self.subject == "device-plugin" and not self.command:
             raise ConfigurationError(
@@ -141,7 +141,7 @@ class Settings:
         if not self.command and (self.sandbox or self.helpers):
             raise ConfigurationError(
                 "a sandbox and helpers are only for a driver that drahealth starts",
-                "leave them out for a driver that runs",
+                "leave them out for a driver that is already running",
             )
         check_placeholders([*self.command, *self.environment.values()])
         actions = (strings(one) for fault in self.faults for one in fault.actions)

@@ -40,8 +40,8 @@ HEALTH_API = Option(
     "health-api",
     "NAME",
     "Health API that drivers serve: v1.DRAResourceHealth, v1alpha1.DRAResourceHealth, "
-    "v1alpha1.NodeHealth/WatchResources or v1alpha1.NodeHealth/WatchDevicesStatus. NodeHealth stands for the third. "
-    "`all`: each of them that the kubelet supports, one after another.",
+    "v1alpha1.NodeHealth/WatchResources or v1alpha1.NodeHealth/WatchDevicesStatus. `NodeHealth` is short for "
+    "v1alpha1.NodeHealth/WatchResources. `all`: each API that the kubelet supports, one after another.",
     _health_api,
     old_names=("flavour",),
     choices=_health_api_names,

@@ -88,7 +88,7 @@ class Flap(Command[None]):
 
     def __post_init__(self) -> None:
         if not _SHORTEST <= self.every < math.inf:
-            raise ValueError(f"every must be a finite number of seconds, at least {_SHORTEST:g}, got {self.every:g}")
+            raise ValueError(f"`every` must be a finite number of seconds, at least {_SHORTEST:g}, got {self.every:g}")
 
 
 @command("reset", old_names=("heal",))

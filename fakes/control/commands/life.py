@@ -78,7 +78,9 @@ class Unregister(Command[None]):
 
 @command("crash", step="life crash", undo=lambda done: Start())
 class Crash(Command[None]):
-    """End the fake as after SIGKILL: the streams break, and the socket files stay. The process keeps running."""
+    """End the fake as after SIGKILL: the streams break, and the socket files stay. The process that serves the fake
+    keeps running.
+    """
 
 
 @command("retire", ctl="", step="")

@@ -9,7 +9,9 @@ CALLS = ("GetInfo", "NotifyRegistrationStatus")
 
 @command("fail_registration", DRIVER, ctl="", step="")
 class FailRegistration(Command[None]):
-    """Answer each GetInfo or each NotifyRegistrationStatus with an error, until a command with an empty error."""
+    """Answer each GetInfo or each NotifyRegistrationStatus with an error, until you repeat the command with an empty
+    error.
+    """
 
     call: str = argument("GetInfo or NotifyRegistrationStatus.", choices=CALLS)
     error: str = argument("The error; empty: none.", default="")
@@ -23,8 +25,8 @@ class FailRegistration(Command[None]):
 class CloseEndpoint(Command[None]):
     """Stop serving the plugin's socket, and remove it, until `open_endpoint`. The registration socket stays.
 
-    A stopped driver then registers at its next start without serving its endpoint. Such a driver cannot be upgraded.
-    The command fails for a driver with the option `one_socket`.
+    If the driver stops and starts before `open_endpoint`, it registers without serving the plugin's socket. A driver
+    that does not serve this socket cannot be upgraded. The command fails for a driver with the option `one_socket`.
     """
 
 

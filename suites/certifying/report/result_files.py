@@ -113,7 +113,7 @@ def _report(path: Path, data: bytes) -> Report | RunReport:
     format_ = content.get("format", content.get("report"))
     if format_ not in (FORMAT, RUN_FORMAT):
         formats = f"{FORMAT} or {RUN_FORMAT}"
-        raise ConfigurationError(f"{path}: the format must be {formats}, got {quoted(format_)}", _HINT)
+        raise ConfigurationError(f"{path}: the key `format` must be {formats}, got {quoted(format_)}", _HINT)
     try:
         report = parse_report(data) if format_ == FORMAT else _run_report(content)
     except ValueError as error:

@@ -52,7 +52,8 @@ DEVICE_PLUGIN_EXPERIMENTS = (
     ),
     _experiment(
         "preferred-allocation",
-        "Ask for one preferred device, for all, for a choice with a given device, and for a choice from some devices.",
+        "Call GetPreferredAllocation for one device, for all devices, with a device that must be included, and with "
+        "only some of the devices available.",
         "main",
         1,
         requires="plugin-registration",

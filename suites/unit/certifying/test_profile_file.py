@@ -151,7 +151,7 @@ def test_single_brackets_around_a_list_are_named(tmp_path: Path, key: str) -> No
 def test_unknown_key_names_the_nearest_one(tmp_path: Path) -> None:
     path = tmp_path / "gpu.toml"
     path.write_text(SMALL.replace("command", "comand"))
-    with pytest.raises(FileError, match="unknown key; did you mean command"):
+    with pytest.raises(FileError, match="unknown key; did you mean `command`"):
         read_profile(path)
 
 

@@ -34,7 +34,7 @@ def test_all_errors_are_reported_together_with_their_lines() -> None:
     found = problems(f"{HEAD}timeline:\n" + "".join(f"- {step}\n" for step in steps))
     assert [line.split(" (")[0].split(" 'start'")[0].split(" silence")[0] for line in found] == [
         "line 4: timeline.0.at: invalid duration '5 sec'",
-        "line 5: timeline.1.expect.helth: unknown key; did you mean health?",
+        "line 5: timeline.1.expect.helth: unknown key; did you mean `health`?",
         "line 6: timeline.2.driver: must be",
         "line 7: timeline.3.stream: set one of send,",
     ]
@@ -145,26 +145,26 @@ def test_unknown_top_level_key_hides_no_errors_of_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("sed: 7\ntimeline: [{mark: a}]", "sed: unknown key; did you mean seed?"),
+        ("sed: 7\ntimeline: [{mark: a}]", "sed: unknown key; did you mean `seed`?"),
         ("mrk: 7\ntimeline: [{mark: a}]", "mrk: unknown key"),
         (
             "use: {inventroy: x}\ntimeline: [{mark: a}]",
-            "use.inventroy: unknown key; did you mean inventory?",
+            "use.inventroy: unknown key; did you mean `inventory`?",
         ),
-        ("timeline: [{injekt: xid/79}]", "timeline.0.injekt: unknown key; did you mean inject?"),
+        ("timeline: [{injekt: xid/79}]", "timeline.0.injekt: unknown key; did you mean `inject`?"),
         (
             "timeline: [{stream: {send: {devics: []}}}]",
-            "timeline.0.stream.send.devics: unknown key; did you mean devices?",
+            "timeline.0.stream.send.devics: unknown key; did you mean `devices`?",
         ),
         (
             "timeline: [{repeat: {times: 1, every: 1s, do: [{recover: {actio: a}}]}}]",
-            "timeline.0.repeat.do.0.recover.actio: unknown key; did you mean action?",
+            "timeline.0.repeat.do.0.recover.actio: unknown key; did you mean `action`?",
         ),
         (
             "use: {inventory: [{name: a, modell: b}]}\ntimeline: [{mark: a}]",
-            "use.inventory.0.modell: unknown key; did you mean model?",
+            "use.inventory.0.modell: unknown key; did you mean `model`?",
         ),
-        ("timeline: [{mark: a, fro: 1s}]", "timeline.0.fro: unknown key; did you mean for?"),
+        ("timeline: [{mark: a, fro: 1s}]", "timeline.0.fro: unknown key; did you mean `for`?"),
     ],
 )
 def test_unknown_key_is_reported_with_the_closest_valid_key(text: str, told: str) -> None:

@@ -125,7 +125,7 @@ def _in_cache(project: str, title: str, version: str, obtainable: bool) -> Check
     there = next((release for release in Store().installed(project) if release.version == version), None)
     if there is not None:
         return _check(name, True, f"{there.folder}, {' and '.join(there.origins)}")
-    found = "not in the cache; got when needed" if obtainable else "not in the cache, and cannot be got"
+    found = "not in the cache; downloaded or built when needed" if obtainable else "not in the cache, and cannot be got"
     return _check(name, obtainable, found, f"the check `download of {title}` or `Go` must be ok")
 
 
