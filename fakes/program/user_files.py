@@ -104,7 +104,7 @@ def validated(model: type[Model], document: Document) -> Model:
     try:
         return model.model_validate(document.data)
     except ValidationError as error:
-        raise FileError(document.source, [_problem(e, document, model) for e in _causes(error.errors())]) from None
+        raise FileError(document.source, _problems(_causes(error.errors()), document, model)) from None
 
 
 def ill_formed(model: type[BaseModel], data: Any) -> set[Place]:
@@ -179,17 +179,43 @@ def _causes(errors: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _problem(error: Any, document: Document, model: type[BaseModel]) -> Problem:
+def _problems(errors: Sequence[Any], document: Document, model: type[BaseModel]) -> list[Problem]:
+    """One error for each value, even if it can have several types: pydantic has one for each type."""
+    found: dict[Place, list[Any]] = {}
+    for error in errors:
+        found.setdefault(_where(error, document), []).append(error)
+    problems = []
+    for where, here in found.items():
+        types = [one for one in here if _is_type_error(one)]
+        others = [one for one in here if one not in types]
+        is_wrong_inside = any(len(other) > len(where) and other[: len(where)] == where for other in found)
+        said = [_type_sentence(types)] if types and not is_wrong_inside else []
+        said += [_sentence(one, model) for one in others]
+        problems += [Problem(document.line(where), ".".join(map(str, where)), one) for one in said]
+    return problems
+
+
+def _where(error: Any, document: Document) -> Place:
+    """The path of the value, or of the missing or unknown key."""
     # The paths of pydantic contain names of union members, which are not in the file.
     place: Place = ()
     for part in error["loc"]:
         if (*place, part) in document.lines:
             place = (*place, part)
     last = error["loc"][-1] if error["loc"] else ""
-    where = place
     if error["type"] in ("missing", "extra_forbidden") and (not place or place[-1] != last):
-        where = (*place, last)
-    return Problem(document.line(place), ".".join(map(str, where)), _sentence(error, model))
+        return (*place, last)
+    return place
+
+
+def _is_type_error(error: Any) -> bool:
+    kind: str = error["type"]
+    return kind.endswith("_type") or kind == "literal_error"
+
+
+def _type_sentence(errors: Sequence[Any]) -> str:
+    types = dict.fromkeys(plain(str(error["msg"])).removeprefix("must be ") for error in errors)
+    return f"must be {', or '.join(types)}, got {_short(errors[0].get('input'))}"
 
 
 def _sentence(error: Any, model: type[BaseModel]) -> str:
