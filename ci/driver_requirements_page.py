@@ -11,7 +11,8 @@ These requirements are for DRA drivers ([check.md](check.md)). Those whose IDs s
 plugins ([check-device-plugin.md](check-device-plugin.md)). The line “Judged by” names the command that judges a
 requirement. A driver or device plugin conforms
 if it meets every MUST that applies to it. The result also lists each violated SHOULD, but a violated
-SHOULD does not change the verdict.
+SHOULD does not change the verdict. In the lines “Fix”, `{registry_dir}` and `{device_plugins_dir}` are placeholders
+for directories of drahealth ([check.md](check.md)).
 
 """
 EXPERIMENTS_HEAD = """

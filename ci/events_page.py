@@ -19,7 +19,8 @@ name. In Python the events are the types of `drahealth.proto.events`. There are 
   also has `at`, in monotonic seconds. The first line is a header: `{"format": "drahealth-history/v1", "drahealth":
   VERSION, "profile": NAME, "started": RFC 3339, "monotonic": SECONDS}`.
   `drahealth.proto.history.read_history(path)` reads a history.
-- **Evidence**: `drahealth check --evidence FILE` writes events to a file ([check.md](check.md#evidence)).
+- **Evidence**: `drahealth check --evidence FILE` writes events to a file ([check.md](check.md#evidence)). Each line
+  also has `at`, in seconds since the start of the run, and `experiment`, the name of the experiment.
 
 Histories have complete messages, in the events marked **history only**. In live output, `report` and `change` summarize
 them.
@@ -51,7 +52,8 @@ FIELDS = {
     "updated (Unix seconds). Device plugin: id, health.",
     "complete": "Whether the message listed all devices of the driver.",
     "undecoded": "Devices with unknown or invalid fields. `device` is the index of the device, or -1 for the "
-    "message itself. `fields` has all fields that were received. `unknown` has number, wire type and value.",
+    "message itself. `fields` has all fields that were received. Its key `unknown` has the number, wire type and value "
+    "of each unknown field.",
     "size": "Size in bytes.",
     "claim_uid": "UID of the ResourceClaim.",
     "device": "Name of the device, POOL/NAME in reports of DRA drivers.",
@@ -87,7 +89,6 @@ FIELDS = {
     "moment": "When: registered (after the registration) or ended (after the end of the process).",
     "slice": "The object.",
     "slices": "The objects.",
-    "change": "Type of the change.",
     "name": "Name.",
     "specs": "The files: `file`, `problem` (empty for a valid CDI spec), `devices` (fully qualified names).",
     "reachable": "Whether the driver can reach the API server now.",

@@ -41,7 +41,7 @@ class Device:
 
 
 class Inventory:
-    """An inventory: devices in order. Raises ValueError for duplicate paths or names, and for an unknown parent."""
+    """An inventory: a list of devices. Raises ValueError for duplicate paths or names, and for an unknown parent."""
 
     def __init__(self, devices: Iterable[Device]) -> None:
         self.devices = tuple(devices)

@@ -97,7 +97,7 @@ class OneOf(Part):
     @model_validator(mode="after")
     def _one(self) -> "OneOf":
         if len(self.model_fields_set) != 1:
-            raise ValueError(f"set one of {', '.join(type(self).model_fields)}")
+            raise ValueError(f"set exactly one of {', '.join(type(self).model_fields)}")
         return self
 
     @property

@@ -165,6 +165,7 @@ class SliceChanged:
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
 
     change: Literal["ADDED", "MODIFIED", "DELETED"]
+    """What happened to the ResourceSlice: ADDED, MODIFIED or DELETED."""
     slice: dict[str, Any]
     by: Literal["driver", "check"] = "driver"
 
@@ -212,6 +213,7 @@ class PodRequested:
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
 
     change: Literal["created", "deleted"]
+    """`created`, or `deleted` for a request of the deletion."""
     pod: str
     uid: str
     claims: tuple[str, ...]

@@ -246,9 +246,9 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class TimeSkipped:
-    """A timeline ended a wait early, because only heartbeats happened during the wait.
+    """A timeline skipped the rest of a wait, because only heartbeats had happened in it.
 
-    The clock of the node does not advance by the rest of the wait.
+    Unlike `time-passed`, this does not move the clock of the node.
     """
 
     event: ClassVar[str] = "time-skipped"

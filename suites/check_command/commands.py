@@ -66,7 +66,8 @@ def check_driver(
         bool,
         typer.Option(
             "--sequential",
-            help="Run the processes of the driver one after another. By default they run at the same time.",
+            help="Run one process of the driver at a time. By default, several run at the same time, each for other "
+            "experiments.",
         ),
     ] = False,
     sandbox: Annotated[

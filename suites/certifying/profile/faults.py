@@ -120,7 +120,7 @@ class ActionSection(Section):
     def _is_one_kind(self) -> "ActionSection":
         kinds = [name for name in _MORE if getattr(self, name) is not None]
         if len(kinds) != 1:
-            raise ValueError(f"set one of {', '.join(_MORE)}")
+            raise ValueError(f"set exactly one of {', '.join(_MORE)}")
         if more := self.model_fields_set - {kinds[0], *_MORE[kinds[0]]}:
             names = ", ".join(sorted(name.replace("_", "-") for name in more))
             raise ValueError(f"{kinds[0]} cannot have {names}")

@@ -101,7 +101,7 @@ def is_reported(episode: Episode) -> bool:
     "FAULT-01",
     "faults",
     none="each fault makes the health unknown",
-    fix="Make sure that the action of the fault has an effect on the device, for example that its path is right. "
+    fix="Check that the action `break` of the fault reaches the device, for example that its file has the right path. "
     "Watch the health of the hardware, and send a report on all streams as soon as it changes.",
 )
 def break_is_reported(episode: Episode) -> Finding | None:

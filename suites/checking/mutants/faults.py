@@ -131,7 +131,7 @@ class FaultWaitsForPrepare(HealthWaitsForPrepare):
 
 @mutant("new-stream-starts-with-the-fault", "new-kubelet-hears-of-the-fault")
 class FollowsHealthWithStreams(Healthy):
-    """The driver reads the health only while a stream is open, from 1 s after its opening on."""
+    """The driver reads the health only while a stream is open, and only from 1 s after the stream opened."""
 
     followed = 0.0
 

@@ -36,7 +36,7 @@ def test_all_errors_are_reported_together_with_their_lines() -> None:
         "line 4: timeline.0.at: invalid duration '5 sec'",
         "line 5: timeline.1.expect.helth: unknown key; did you mean `health`?",
         "line 6: timeline.2.driver: must be",
-        "line 7: timeline.3.stream: set one of send,",
+        "line 7: timeline.3.stream: set exactly one of send,",
     ]
 
 
@@ -53,7 +53,7 @@ def test_all_errors_are_reported_together_with_their_lines() -> None:
         ("{set: {}}", "set needs one of health, message, timeout, heartbeat"),
         ("{expect: {device: all}}", "expect needs one of health, message, pod_writes"),
         ("{mark: a, when: {calls: 1, seen: Healthy}}", "set either calls or seen"),
-        ("{driver: {restart: {}, upgrade: {}}}", "set one of restart, upgrade"),
+        ("{driver: {restart: {}, upgrade: {}}}", "set exactly one of restart, upgrade"),
         ("{taint: {key: a, effect: NoSched}}", "must be 'None', 'NoSchedule' or 'NoExecute', got 'NoSched'"),
         ("{driver: running}", "running was renamed to start"),
         ("{kubelet: running}", "running was renamed to start"),

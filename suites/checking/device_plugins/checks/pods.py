@@ -18,7 +18,11 @@ _LISTED = "Keep each device in all lists, with its ID, even while a Pod uses it.
 _BROKEN = "List a broken device as Unhealthy under its ID, even while a Pod uses it."
 
 
-@check("DEVPLUGIN-31", _REFERENCE, fix="Answer Allocate and the calls that you advertise without an error.")
+@check(
+    "DEVPLUGIN-31",
+    _REFERENCE,
+    fix="Return no error from Allocate, and from GetPreferredAllocation and PreStartContainer if you advertise them.",
+)
 def pod_with_devices_starts(evidence: Evidence) -> Finding:
     """The first Pod has run."""
     pods = plugin_pod_runs(evidence, _REFERENCE)
