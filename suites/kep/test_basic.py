@@ -163,7 +163,7 @@ async def test_health_changes_nothing_else_in_the_status_and_no_other_pod(node: 
         node.check(version == expected, f"resource version {expected} of pod {other_pod.name}", version)
 
 
-@scenario("STATUS-01")
+@scenario("STATUS-01", needs=("user-namespaces",))
 async def test_a_pod_in_a_user_namespace_of_its_own_shows_the_health_of_its_devices(node: Node) -> None:
     driver, plugin = await node.driver(), await node.device_plugin()
     pod = await node.running_pod((await node.claim(driver))["gpu"], plugin.request(), hostUsers=False)

@@ -170,3 +170,14 @@ async def test_a_device_that_a_container_holds_as_an_extended_resource_shows_its
         await pod["none"].shows_nothing()
     await pod.is_deleted()  # so that nothing waits for entries that it cannot have after a known issue
     await pod.is_gone()
+
+
+@scenario("STATUS-01", needs=("grant-resize", "resize-with-claims"))
+async def test_a_pod_whose_resize_is_granted_shows_the_device_of_its_claim(node: Node) -> None:
+    driver = await node.driver()
+    pod = await node.running_pod((await node.claim(driver))["gpu"], limits={"cpu": "10m"})
+    await pod.shows(driver.gpus[0], Health.HEALTHY)
+    await pod.resizes_to({"cpu": "20m"})
+    pod.still_shows(driver.gpus[0], Health.HEALTHY)
+    await driver.gpus[0].becomes(Health.UNHEALTHY, message="after the resize")
+    await pod.shows(driver.gpus[0], Health.UNHEALTHY, message="after the resize")

@@ -88,6 +88,18 @@ class Pod:
         is_so = await self._becomes(lambda pod: int(pod["status"].get("observedGeneration", 0)) >= wanted)
         node.check(is_so, f"the status of pod {self.name} has the generation {wanted}", self)
 
+    async def resizes_to(self, limits: Mapping[str, str]) -> None:
+        """Resize its containers in place. Wait until the kubelet has granted it: the status shows the new limits."""
+        node = self.node
+        node.log(f"pod {self.name} is resized to {limits}")
+        await node.target.api.resize_pod(self.name, node.namespace, limits)
+
+        def granted(pod: Object) -> bool:
+            shown = [one.get("resources", {}).get("limits", {}) for one in pod["status"].get("containerStatuses", ())]
+            return bool(shown) and all(limits.items() <= one.items() for one in shown)
+
+        node.check(await self._becomes(granted), f"the status of pod {self.name} has the limits {limits}", self)
+
     async def _becomes(self, true: Callable[[Object], bool]) -> bool:
         """Wait until this is true of the Pod object, as long as a pod may take to start."""
         with suppress(TimeoutError):

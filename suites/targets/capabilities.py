@@ -27,9 +27,11 @@ class Capability(Enum):
     EXTENDED_RESOURCES = "extended-resources"
     RESIZE = "resize"
     RESIZE_WITH_CLAIMS = "resize-with-claims"
+    GRANT_RESIZE = "grant-resize"
     KEP_API = "kep-api"
     SEE_CDI_DEVICES = "see-cdi-devices"
     STATIC_PODS = "static-pods"
+    USER_NAMESPACES = "user-namespaces"
 
     @property
     def meaning(self) -> str:
@@ -59,9 +61,11 @@ _MEANINGS = {
     Capability.EXTENDED_RESOURCES: "Schedule pods whose extended resources are devices of DRA drivers (KEP-5004).",
     Capability.RESIZE: "Ask for an in-place resize of a pod.",
     Capability.RESIZE_WITH_CLAIMS: "Resize a pod with claims in place.",
-    Capability.KEP_API: "Test fields and names that the KEP defines and that no released API has. "
-    "On a release, their absence is a known issue.",
+    Capability.GRANT_RESIZE: "Change the limits of running containers: the kubelet grants an in-place resize.",
+    Capability.KEP_API: "Run the scenarios of fields and names that the KEP defines and that no released API has. "
+    "On a release, most of these scenarios fail with a known issue.",
     Capability.SEE_CDI_DEVICES: "Read which CDI devices the container runtime received for a container.",
+    Capability.USER_NAMESPACES: "Run a Pod in a user namespace of its own (`hostUsers: false`).",
     Capability.STATIC_PODS: "Give the kubelet the manifest of a static Pod.",
 }
 

@@ -43,6 +43,7 @@ DEFINITION = TargetDefinition(
         Capability.SET_RESYNC: "the configuration of the cluster sets it",
         Capability.LOCAL_DRIVERS: "its kubelets run in containers",
         Capability.STATIC_PODS: "drahealth writes no manifests of Pods to its nodes",
+        Capability.USER_NAMESPACES: "the kernel and the container runtime of its nodes may not support them",
         Capability.SEE_CDI_DEVICES: "drahealth reads the CDI devices only from its own fake container runtime",
     },
     configure=_configure,

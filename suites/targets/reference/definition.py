@@ -19,7 +19,10 @@ DEFINITION = TargetDefinition(
     title="the reference",
     summary="The reference and the fakes, in one process with simulated time. It needs only Python.",
     options=(PROFILE, API_SERVER, KUBERNETES, DRIVER, HEALTH_API),
-    missing={Capability.STATIC_PODS: "the reference runs no static Pods"},
+    missing={
+        Capability.STATIC_PODS: "the reference runs no static Pods",
+        Capability.GRANT_RESIZE: "the containers of the reference have no limits",
+    },
     configure=_configure,
     plays_every_health_api=True,
     is_busy=True,
