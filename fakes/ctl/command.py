@@ -106,8 +106,8 @@ def ctl(
 ) -> None:
     """Control running fake drivers and device plugins.
 
-    Exit codes: 0 done, 1 a fault remains, or a fault or taint was not found, 2 wrong usage, 3 no process serves the
-    control socket.
+    Exit codes: 0 done, 2 wrong usage, 3 no process serves the control socket. Exit code 1: a recovery action was too
+    weak for a fault, or no device had the fault of `clear` or the taint of `untaint`.
     """
     if socket and name:
         raise CommandError("--socket and --name exclude each other; remove one of them")

@@ -17,8 +17,11 @@ def page(hand: Score[HandMutant], automatic: Score[Mutation], about: str, names:
     lines += [f"Tried: {about}. {summary(automatic)}.\n"]
     lines += [*_by_operator(automatic), ""]
     lines += ["## By requirement\n", _BY_REQUIREMENT, *_by_requirement(hand, automatic, names)]
-    lines += ["", "## Survivors\n", "Written by hand:\n", *_list(hand.survivors()), ""]
-    lines += ["Automatic, with those that are not covered:\n", *(f"- `{one}`" for one in automatic.survivors())]
+    lines += ["", "## Survivors\n", "Changes by hand that survived:\n", *_list(hand.survivors()), ""]
+    lines += [
+        "Automatic changes that survived, or that no scenario covers:\n",
+        *(f"- `{one}`" for one in automatic.survivors()),
+    ]
     lines += ["", "## Equivalent changes\n", *(_equivalent(hand) + _equivalent(automatic) or ["None."])]
     return "\n".join(lines) + "\n"
 

@@ -170,7 +170,7 @@ class LastMinuteHeartbeat(Healthy):
 
 @mutant("all-subscribers-receive-all-reports")
 class OneChannelForAll(Healthy):
-    """Of the open streams of a health API, only the first, the third and so on receive changes."""
+    """Only every second open stream of a health API receives changes: the first, the third and so on."""
 
     heartbeat = 12
 
