@@ -24,6 +24,8 @@ def _words(event: Event) -> str:
         case events.Registered():
             outcome = "registered" if event.ok else f"not registered: {event.error}"
             return f"{_who(event.driver, event.instance)} is {outcome}"
+        case events.RegistrationCallFailed():
+            return f"{_who(event.driver, event.instance)} answers {event.call} with an error: {event.error}"
         case events.Unregistered():
             return f"{_who(event.driver, event.instance)} deregisters, or ends"
         case events.StreamOpened():

@@ -266,9 +266,15 @@ class DriverInstance:
             main_pool=o.pool_name,
             plugin_type=o.plugin_type,
             one_socket=o.one_socket,
-            registration_errors=self._registration_errors,
+            registration_error=self._registration_error,
         )
         return Helper(self._plugin, options, clock=self._clock, health=self.health, on_status=self._notified)
+
+    def _registration_error(self, call: str) -> str:
+        error = self._registration_errors.get(call, "")
+        if error:
+            self._observe(events.RegistrationCallFailed(self.options.name, self.options.instance, call, error))
+        return error
 
     def _notified(self, status: RegistrationStatus) -> None:
         self.notified = True

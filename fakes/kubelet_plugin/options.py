@@ -7,8 +7,8 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -104,8 +104,8 @@ class Options:
     """Type of the plugin in its registration."""
     one_socket: bool = False
     """Serve all services on the registration socket, and register without an endpoint."""
-    registration_errors: Mapping[str, str] = field(default_factory=dict)
-    """Errors of the registration service by call: GetInfo, NotifyRegistrationStatus. The caller may change them."""
+    registration_error: Callable[[str], str] | None = None
+    """Returns the error of a call of the registration service (GetInfo, NotifyRegistrationStatus); empty for none."""
     main_pool: str = ""
     """Pool whose ResourceSlices are named after node and driver only; empty: the pool with the node's name."""
 

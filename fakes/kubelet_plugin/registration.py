@@ -49,6 +49,7 @@ class Registration:
         return NOTIFY_REGISTRATION.response()
 
     async def _fail(self, call: str, context: Any) -> None:
-        """Ends the call with its error in the options, if there is one."""
-        if error := self._options.registration_errors.get(call):
+        """Ends the call with its error, if it has one."""
+        find = self._options.registration_error
+        if find and (error := find(call)):
             await context.abort(grpc.StatusCode.INTERNAL, error)

@@ -63,6 +63,7 @@ from drahealth.proto.events.plugin import (
     DevicesListed,
     Prepared,
     Registered,
+    RegistrationCallFailed,
     ReportSent,
     StreamClosed,
     StreamOpened,
@@ -111,6 +112,7 @@ from drahealth.proto.events.timelines import (
 
 DriverEvent = (
     Registered
+    | RegistrationCallFailed
     | Unregistered
     | StreamOpened
     | StreamClosed
@@ -314,6 +316,7 @@ __all__ = [
     "ProcessStarted",
     "Record",
     "Registered",
+    "RegistrationCallFailed",
     "RegistrationFailed",
     "ReportReceived",
     "ReportSent",

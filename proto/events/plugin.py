@@ -27,6 +27,20 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistrationCallFailed:
+    """An instance answered a call of the registration service with an error, because of `fail_registration`."""
+
+    event: ClassVar[str] = "registration-call-failed"
+    emitters: ClassVar[tuple[str, ...]] = (DRIVER,)
+
+    driver: str
+    instance: str
+    call: str
+    """GetInfo or NotifyRegistrationStatus."""
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unregistered:
     """An instance removed its registration socket, or ended."""
 

@@ -12,7 +12,7 @@ from drahealth.fakes.hardware.inventories import inventory_of
 from drahealth.fakes.hardware.upgrading import begin_upgrade
 from drahealth.manager.plugin import pick_health_api
 from drahealth.manager.profile import Profile
-from drahealth.proto.events import Registered, ReportSent, StreamClosed, StreamOpened
+from drahealth.proto.events import Registered, RegistrationCallFailed, ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.values import DeviceHealth, DeviceId, Health
 from drahealth.suites.story.context import StoryNode
@@ -271,6 +271,15 @@ class Driver:
         newer = await self.node.add_driver(options)
         await newer.starts()
         return newer
+
+    async def has_failed(self, call: str) -> None:
+        """Wait until it has answered this call of the registration with an error."""
+
+        def failed() -> bool:
+            mine = (self.name, self.options.instance, call)
+            return any((e.driver, e.instance, e.call) == mine for e in self.node.history.of(RegistrationCallFailed))
+
+        await self.node.until(failed, "start", f"the kubelet calls {call} of driver {self}", "no call")
 
     async def is_registered(self, before: int) -> None:
         """Wait for one more registration than `before`."""
