@@ -7,9 +7,13 @@ import pytest
 pytest_plugins = ["pytester"]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Starts tests that wait for a long time first, so that no worker waits for them alone at the end."""
-    items.sort(key=lambda one: one.get_closest_marker("long") is None)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Puts tests that wait for a long time at the start of each worker's part, so that none runs alone at the end."""
+    workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
+    long = [one for one in items if one.get_closest_marker("long")]
+    others = [one for one in items if not one.get_closest_marker("long")]
+    part = -(-len(others) // workers)
+    items[:] = [one for n in range(workers) for one in (*long[n::workers], *others[n * part : (n + 1) * part])]
 
 
 def pytest_collection_finish() -> None:

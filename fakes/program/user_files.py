@@ -24,6 +24,9 @@ Finding = tuple[Place, str]
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_KEYS = ("missing", "extra_forbidden")
+"""The errors of pydantic about keys. All others are about values."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
@@ -184,12 +187,13 @@ def _problems(errors: Sequence[Any], document: Document, model: type[BaseModel])
     found: dict[Place, list[Any]] = {}
     for error in errors:
         found.setdefault(_where(error, document), []).append(error)
+    outer = {where[:length] for where in found for length in range(len(where))}
     problems = []
     for where, here in found.items():
         types = [one for one in here if _is_type_error(one)]
-        others = [one for one in here if one not in types]
-        is_wrong_inside = any(len(other) > len(where) and other[: len(where)] == where for other in found)
-        said = [_type_sentence(types)] if types and not is_wrong_inside else []
+        others = [one for one in here if not _is_type_error(one)]
+        has_a_possible_type = where in outer or any(one["type"] not in _KEYS for one in others)
+        said = [_type_sentence(types)] if types and not has_a_possible_type else []
         said += [_sentence(one, model) for one in others]
         problems += [Problem(document.line(where), ".".join(map(str, where)), one) for one in said]
     return problems
@@ -203,14 +207,14 @@ def _where(error: Any, document: Document) -> Place:
         if (*place, part) in document.lines:
             place = (*place, part)
     last = error["loc"][-1] if error["loc"] else ""
-    if error["type"] in ("missing", "extra_forbidden") and (not place or place[-1] != last):
+    if error["type"] in _KEYS and (not place or place[-1] != last):
         return (*place, last)
     return place
 
 
 def _is_type_error(error: Any) -> bool:
     kind: str = error["type"]
-    return kind.endswith("_type") or kind == "literal_error"
+    return kind.endswith(("_type", "_parsing")) or kind in ("literal_error", "enum")
 
 
 def _type_sentence(errors: Sequence[Any]) -> str:

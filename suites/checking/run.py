@@ -15,7 +15,9 @@ from drahealth.proto.quoting import one_line
 from drahealth.proto.version import __version__
 from drahealth.suites.checking.evidence import Evidence, EvidenceWriter, Header
 from drahealth.suites.checking.experiments.experiment import Experiment, Process
+from drahealth.suites.checking.experiments.fault_streams import FENCE_LIMIT
 from drahealth.suites.checking.experiments.runs import RUNS
+from drahealth.suites.checking.faults import BACKEND_LIMIT
 from drahealth.suites.checking.lab import Facts, Lab
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable, Unavailable
 from drahealth.suites.checking.output_text import output_text
@@ -206,6 +208,8 @@ class _Run:
         work = asyncio.create_task(RUNS[experiment.name](lab), name=experiment.name)
         late = asyncio.create_task(self._late.wait())
         longest = self._settings.seconds_of(experiment) * SLOWNESS + 30 + self._settings.start_seconds
+        if "backend" in experiment.needs:  # a driver may need all this time to connect again, and for its next report
+            longest += BACKEND_LIMIT + FENCE_LIMIT
         limit = asyncio.create_task(self._clock.sleep(longest))
         gone = asyncio.create_task(self._gone(experiment, subject))
         others = (late, limit, gone)

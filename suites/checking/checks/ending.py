@@ -10,7 +10,7 @@ from drahealth.proto.events import (
 )
 from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence
-from drahealth.suites.checking.observed.processes import crashes, exit_text
+from drahealth.suites.checking.observed.processes import children_text, crashes, exit_text
 from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
 
 _MIB = 1024 * 1024
@@ -58,9 +58,7 @@ def children_end_with_the_driver(evidence: Evidence) -> Finding:
     if ended is None:
         return not_tested("the driver did not exit after SIGTERM by itself")
     if killed := ended.what.killed:
-        number = f"{killed} child processes" if killed > 1 else "a child process"
-        seen = f"{number} still ran 10 s after the driver's exit"
-        return failed("no child process outlives the driver", seen, ended.number)
+        return failed("no child process outlives the driver", children_text(killed), ended.number)
     return passed("no child process outlived the driver", ended.number)
 
 

@@ -77,7 +77,7 @@ def judged_step(episode: Episode, step: Step, wanted: Wanted, what: str, *, unse
         if best.outcome == "late"
         else _unseen(episode, step, about, what)
     )
-    expected = f"{what} within {step.what.settle:g} s, with {MARGIN:g} s for a busy machine"
+    expected = f"{what} within {step.what.settle:.4g} s, with {MARGIN:g} s for a busy machine"
     if best.outcome == "never" and unseen == "NOT_TESTED":
         return not_tested(seen, *records)
     return failed(expected, seen, *records)

@@ -31,7 +31,7 @@ from drahealth.suites.checking.observed.streams import OWN_DELAY
 FIRST_LIST_LIMIT = 10.0
 """Seconds until a stream must have its first list."""
 FIRST_LIST_WAIT = FIRST_LIST_LIMIT + OWN_DELAY
-"""Seconds for which an experiment waits for the first list of a stream."""
+"""Seconds for which experiments wait for the first list of a stream, and after which checks take it as late."""
 
 
 def plugin_crashes(evidence: Evidence, *processes: str) -> Iterator[Observation[ProcessExited]]:

@@ -79,7 +79,7 @@ DEVICE_PLUGIN_EXPERIMENTS = (
     ),
     _experiment(
         "plugin-end",
-        "Send SIGTERM, wait for the exit, and list the sockets that remain.",
+        "Send SIGTERM, wait for the exit of the plugin and its child processes, and list the sockets that remain.",
         "main",
         2,
         requires="plugin-registration",

@@ -78,7 +78,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "end",
-            "Send SIGTERM, wait for the exit, and list the sockets that remain.",
+            "Send SIGTERM, wait for the exit of the driver and its child processes, and list the sockets that remain.",
             "main",
             2,
             frozenset({"start"}),

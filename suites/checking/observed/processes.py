@@ -28,6 +28,12 @@ def exit_text(exit_: ProcessExited) -> str:
     return f"the driver exited with {how}{output_text(exit_.output)}"
 
 
+def children_text(number: int) -> str:
+    """How many child processes outlived a process for 10 s."""
+    many = f"{number} child processes" if number > 1 else "a child process"
+    return f"{many} still ran 10 s after the exit"
+
+
 def _signalled(evidence: Evidence, exit_: Observation[ProcessExited]) -> bool:
     process = exit_.what.process
     starts = [one.number for one in evidence.of(ProcessStarted) if one.what.process == process]

@@ -17,7 +17,7 @@ FIRST_REPORT = 5.0
 OWN_DELAY = 1.0
 """Seconds by which drahealth itself may receive a message late, on a busy machine."""
 FIRST_REPORT_WAIT = FIRST_REPORT + OWN_DELAY
-"""Seconds for which an experiment waits for the first report of a stream."""
+"""Seconds for which experiments wait for the first report of a stream, and after which checks take it as late."""
 
 
 @dataclass(frozen=True, slots=True)

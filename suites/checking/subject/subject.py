@@ -78,9 +78,9 @@ class Subject:
         self.api = api
         """A client of its API server that does not pass the gateway; None without an API server."""
         self.shares_api = shares_api or not command
+        """Whether its API server belongs to others, as that of a driver that was started by others."""
         self.launch = launch
         """Starts the driver in a Pod of a cluster; None for a program of this machine."""
-        """Whether its API server belongs to others, as that of a driver that was started by others."""
         self.kept = AsyncExitStack()
         """What lives as long as the subject: closed after its process has ended."""
         self.record_for_all = record_exit or record

@@ -155,6 +155,18 @@ def test_unknown_key_names_the_nearest_one(tmp_path: Path) -> None:
         read_profile(path)
 
 
+@pytest.mark.parametrize(
+    ("heal", "where"),
+    [("{ run = 'text' }", "fault.0.heal.run"), ("{ rum = ['x'] }", "fault.0.heal.rum"), ("5", "fault.0.heal")],
+)
+def test_wrong_value_of_several_types_has_one_error(tmp_path: Path, heal: str, where: str) -> None:
+    path = tmp_path / "gpu.toml"
+    path.write_text(f"{SMALL}[[fault]]\nname = 'a'\nbreak = {{ run = ['x'] }}\nheal = {heal}\n")
+    with pytest.raises(FileError) as caught:
+        read_profile(path)
+    assert [problem.where for problem in caught.value.problems] == [where]
+
+
 @given(st.text(alphabet="[]{}=\"#.\n abc1,\\'é"))
 def test_any_text_is_read_or_rejected_with_lines_of_the_file(
     tmp_path_factory: pytest.TempPathFactory, text: str

@@ -241,9 +241,21 @@ def test_exit_without_a_signal_fails_except_after_a_kubelet_restart() -> None:
     def crashing(experiment: str) -> Edit:
         return lambda where, event: CRASH if isinstance(event, StreamClosed) and where == experiment else event
 
-    check = CHECKS["plugin-runs-until-it-is-stopped"]
-    found = [check.judge(plugin_run(crashing(name))).verdict for name in ("list-and-watch", "plugin-kubelet-restart")]
-    assert found == [FAIL, PASS]
+    def verdicts(check: str) -> list[Verdict]:
+        runs = [plugin_run(crashing(name)) for name in ("list-and-watch", "plugin-kubelet-restart")]
+        return [CHECKS[check].judge(run).verdict for run in runs]
+
+    assert verdicts("plugin-runs-until-it-is-stopped") == [FAIL, PASS]
+    assert verdicts("list-stream-stays-open") == [NOT_TESTED, PASS]
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(10.5, PASS), (11.5, FAIL)])
+def test_first_list_has_a_second_for_our_own_delay(seconds: float, verdict: Verdict) -> None:
+    run = plugin_run()
+    opened = next(one.at for one in run.records if getattr(one.what, "stream", "") == FIRST)
+    mine = [getattr(one.what, "stream", "") == FIRST and one.at > opened for one in run.records]
+    records = [replace(one, at=opened + seconds) if late else one for one, late in zip(run.records, mine, strict=True)]
+    assert CHECKS["first-list-is-prompt"].judge(replace(run, records=tuple(records))).verdict is verdict
 
 
 def test_healthy_run_that_was_cut_short_has_no_failure() -> None:

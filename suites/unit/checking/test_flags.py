@@ -132,7 +132,7 @@ def test_invalid_claim_file_is_rejected(tmp_path: Path, text: str, line: int | N
     path.write_text(text)
     with pytest.raises(ConfigurationError) as raised:
         read_claim_file(path)
-    assert line is None or f"line {line}:" in raised.value.message
+    assert line is None or raised.value.message.startswith(f"{path}, line {line}: ")
 
 
 def test_experiments_of_a_requirement_include_those_before_them() -> None:

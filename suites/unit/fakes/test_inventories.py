@@ -167,6 +167,10 @@ LARGE = f"plugins: [{GPU % (60000, 'a/b')}, {TPU % (60000, 'a/c')}]"
             "devices: [{name: a, attributes: {b: [1]}}]",
             ["line 2: devices.0.attributes.b: must be a string, or true or false, or a whole number, got [1]"],
         ),
+        (
+            f"devices: [{{name: a, attributes: {{b: {'x' * 65}}}}}]",
+            ["line 2: devices.0.attributes.b: must have at most"],
+        ),
         ("plugins: []", ["line 2: plugins: must have at least 1 item"]),
         ("plugins: [{devices: [{name: a}]}]", ["line 2: plugins.0.resource: "]),
         ("plugins:\n- {resource: gpu, devices: [{name: a}]}", ["line 3: plugins.0.resource: "]),

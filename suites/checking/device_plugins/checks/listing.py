@@ -91,7 +91,9 @@ def device_health_is_known(evidence: Evidence) -> Finding:
 
 
 @resource_check(
-    "DEVPLUGIN-08", _WATCH, fix="Send all devices in each ListAndWatchResponse. A kubelet removes the others."
+    "DEVPLUGIN-08",
+    _WATCH,
+    fix="Send all devices in each ListAndWatchResponse. A kubelet removes the devices that a response omits.",
 )
 def every_list_has_all_devices(evidence: Evidence) -> Finding:
     """The last list of the first stream has the devices that the next stream lists."""

@@ -4,7 +4,7 @@ from drahealth.proto.events import ChildrenEnded, ProcessExited, ProcessStarted,
 from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.device_plugins.observed import plugin_crashes
 from drahealth.suites.checking.evidence import Evidence, Observation
-from drahealth.suites.checking.observed.processes import exit_text
+from drahealth.suites.checking.observed.processes import children_text, exit_text
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed
 
 _END = "plugin-end"
@@ -26,7 +26,7 @@ def plugin_exits_after_sigterm(evidence: Evidence) -> Finding:
     if children is None:
         return not_tested("the end of the plugin's child processes was not seen", sent.number, ended.number)
     if children.what.killed:
-        seen = f"{children.what.killed} child processes still ran 10 s after the exit, and were killed"
+        seen = children_text(children.what.killed)
         return failed("no child process outlives the plugin", seen, sent.number, children.number)
     seen = f"the plugin exited {ended.at - sent.at:.1f} s after SIGTERM with code {ended.what.exit_code}"
     return passed(seen, sent.number, ended.number)
