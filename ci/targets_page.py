@@ -17,7 +17,9 @@ CAPABILITIES = """
 ## Capabilities
 
 A capability is something that a target can do and that some scenarios need. If a target lacks a capability, the
-scenarios that need it are not applicable there.
+scenarios that need it are not applicable there. In the table, `yes` means that the target can do it on at least one
+Kubernetes release, and with the default options. The list after the table has the reason for each `no`, and the
+options and releases with which a target lacks a capability.
 
 """
 OPTIONS = """

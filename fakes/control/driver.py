@@ -45,7 +45,7 @@ def check_instance(instance: str) -> None:
     """
     if instance and not _INSTANCE.fullmatch(instance):
         raise ValueError(
-            f"instance must be letters and digits, with -_. between, such as a Pod's UID, got {instance!r}"
+            f"instance must be letters, digits, and -_. (not at its ends), such as a Pod's UID, got {instance!r}"
         )
 
 

@@ -21,6 +21,9 @@ class Taint:
         if not re.fullmatch(_QUALIFIED, self.key):
             raise ValueError(f"a taint key must look like example.com/unhealthy, got {self.key!r}")
         if not re.fullmatch(_LABEL_VALUE, self.value):
-            raise ValueError(f"a taint value must be letters, digits, and -_. between, at most 63, got {self.value!r}")
+            raise ValueError(
+                "a taint value must be letters, digits, and -_. (not at its ends), at most 63 characters, "
+                f"got {self.value!r}"
+            )
         if self.effect not in TAINT_EFFECTS:
             raise ValueError(f"a taint effect must be one of {', '.join(TAINT_EFFECTS)}, got {self.effect!r}")

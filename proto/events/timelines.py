@@ -96,7 +96,7 @@ class ExpectationMet:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationFailed:
-    """Pods did not show the expected status in time, or the status changed before the end of `holds`."""
+    """Pods did not show the expected status in time, or the status changed within the time `holds` of the step."""
 
     event: ClassVar[str] = "expectation-failed"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)

@@ -100,7 +100,7 @@ _AUTOMATIC = """\
 An operator is a rule for one kind of change. No operator changes these parts of the code:
 """
 _BY_REQUIREMENT = """\
-A change counts for each requirement that its first failing scenario reports as violated. If a requirement has the
-number 0, the changes do not prove that the scenarios of the requirement can fail. Another
+A change counts for each requirement that its first failing scenario reports as violated. If a requirement has 0
+in both columns, the changes do not prove that the scenarios of the requirement can fail. Another
 test proves this: `suites/unit/suites/test_mutants.py` has a wrong reference for each requirement.
 """

@@ -94,7 +94,7 @@ def _is_request_of(name: str, claim: str) -> bool:
 
 def _is_extended(name: str, container: Object, extended: Object) -> bool:
     """Whether an extended resource is backed by a claim: `claim:<object>/<request>`, mapped to this container
-    (A-08).
+    (A-09).
     """
     claim, slash, request = name.removeprefix("claim:").partition("/")
     if not slash or not request or claim != extended.get("resourceClaimName"):

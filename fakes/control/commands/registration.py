@@ -26,7 +26,8 @@ class CloseEndpoint(Command[None]):
     """Stop serving the plugin's socket, and remove it, until `open_endpoint`. The registration socket stays.
 
     If the driver stops and starts before `open_endpoint`, it registers without serving the plugin's socket. A driver
-    that does not serve this socket cannot be upgraded. The command fails for a driver with the option `one_socket`.
+    that does not serve this socket cannot be upgraded. The command fails for a driver that serves all its services on
+    the registration socket (`DriverOptions.one_socket`).
     """
 
 
