@@ -123,7 +123,7 @@ class Fault:
     on_error: Penalty = "NOT_TESTED"
     """Verdict if an action fails or does not end."""
     on_no_effect: Penalty = "FAIL"
-    """Verdict if the driver does not report the break in time."""
+    """Verdict if the driver does not report the break. A late report is a FAIL."""
 
     @property
     def capability(self) -> Grade:

@@ -40,6 +40,7 @@ FAULTS: list[tuple[str, str, Edit, Verdict]] = [
     (BREAK, "disappears", both(fault(**NOW), list_after(FaultInjected, A)), FAIL),
     (BREAK, "not read long enough", list_after(FaultInjected, A, B), NOT_TESTED),
     (BREAK, "may have no effect", both(NO_EFFECT, list_after(FaultInjected, A, B)), NOT_TESTED),
+    (BREAK, "may have no effect, but is late", NO_EFFECT, FAIL),
     (BREAK, "adapter fails", fault(outcome="failed", problem="no such file"), NOT_TESTED),
     (BREAK, "adapter must work", fault(outcome="timed out", on_error="FAIL"), FAIL),
     (HEAL, "not read long enough", list_after(FaultCleared, A, SICK), NOT_TESTED),
