@@ -64,7 +64,7 @@ FIELDS = {
     "fault": "Name of the fault in the driver profile.",
     "pool": "Name of the pool of the device.",
     "seconds": "Duration of the action.",
-    "on_error": "Verdict on the requirement if the action fails.",
+    "on_error": "Verdict of a check that judges this action, if the action fails: NOT_TESTED or FAIL.",
     "pod": "Name of the pod.",
     "uid": "UID of the pod.",
     "namespace": "Namespace.",

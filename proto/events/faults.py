@@ -42,9 +42,9 @@ class FaultInjected:
     problem: str = ""
     """Why the outcome is not `done`; empty for `done`."""
     on_error: Literal["NOT_TESTED", "FAIL"] = "NOT_TESTED"
-    """Verdict on the requirement if the action fails."""
+    """Verdict of a check that judges this action, if the action fails: NOT_TESTED or FAIL."""
     on_no_effect: Literal["NOT_TESTED", "FAIL"] = "FAIL"
-    """Verdict on the requirement if the driver does not report this health in time."""
+    """Verdict of a check that judges this action, if the driver does not report this health: NOT_TESTED or FAIL."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,9 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationCallFailed:
-    """An instance answered a call of the registration service with an error, because of `fail_registration`."""
+    """An instance answered a call of the registration service with an error, because of the command
+    `fail_registration` (docs/commands.md).
+    """
 
     event: ClassVar[str] = "registration-call-failed"
     emitters: ClassVar[tuple[str, ...]] = (DRIVER,)

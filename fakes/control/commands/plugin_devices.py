@@ -8,7 +8,7 @@ from drahealth.fakes.control.commands.surface import Method
 
 @command("set_health", DEVICE_PLUGIN, ctl="", step="")
 class SetListedHealth(Command[None]):
-    """List devices with this health, which can be any word. Kubelets treat every word except `Healthy` as Unhealthy."""
+    """Set the health of devices in the list, to any word. Kubelets treat every word except `Healthy` as Unhealthy."""
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
     health: str = argument("Healthy, or any other word.")
