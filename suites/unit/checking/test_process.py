@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -176,6 +176,6 @@ async def test_cancelled_start_leaves_no_process(turns: int) -> None:
     for _ in range(turns):
         await asyncio.sleep(0)
     starting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await starting
+    with suppress(asyncio.CancelledError):
+        await (await starting).close()  # on a busy machine, it can have started
     assert set(psutil.Process().children()) - before == set()
