@@ -207,7 +207,7 @@ class CdiSpecsRead:
 
 @dataclass(frozen=True, slots=True)
 class PodRequested:
-    """A Pod with claims for the driver was created, or its deletion was requested."""
+    """A Pod that uses the driver or device plugin was created, or its deletion was requested."""
 
     event: ClassVar[str] = "pod-requested"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
@@ -217,7 +217,7 @@ class PodRequested:
     pod: str
     uid: str
     claims: tuple[str, ...]
-    """UIDs of its claims."""
+    """UIDs of its claims; empty for a device plugin."""
     profile: str
     """Profile of the kubelet that runs the Pod, such as kep or v1.37."""
 

@@ -43,7 +43,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "slow-subscriber",
-            "Open one more stream, and read only its first report. The other streams must still receive all reports.",
+            "Open one more stream, and read only its first report. HEALTH-10 judges the reports of the other streams.",
             "main",
             36,
             frozenset({"health"}),
