@@ -95,6 +95,7 @@ def test_a_set_step_keeps_unnamed_values(tmp_path: Path) -> None:
 
 
 KUBELET_AWAY = """timeline:
+  - {expect: {device: gpu-0, health: Healthy}}
   - {kubelet: stop}
   - {inject: xid/95, device: gpu-0}
   - {expect: {device: gpu-0, health: Healthy}, holds: 20s}
