@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
@@ -170,12 +170,18 @@ async def test_program_that_cannot_be_run_is_named(program: str) -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 5, 10, 100])
-async def test_cancelled_start_leaves_no_process(turns: int) -> None:
+async def test_cancelled_start_leaves_no_process(tmp_path: Path, turns: int) -> None:
     before = set(psutil.Process().children())  # maybe an ended child of another test, which is gone afterwards
-    starting = asyncio.create_task(DriverProcess.start(["sleep", "600"], os.environ))
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    opener = os.open(gate, os.O_RDWR)
+    waits = ("sh", "-c", f'read _ < {gate}; exec "$@"', "sh")  # so the start cannot end before it is cancelled
+    starting = asyncio.create_task(DriverProcess.start(["sleep", "600"], os.environ, entry=waits))
     for _ in range(turns):
         await asyncio.sleep(0)
     starting.cancel()
-    with suppress(asyncio.CancelledError):
-        await (await starting).close()  # on a busy machine, it can have started
+    os.write(opener, b"\n")
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    os.close(opener)
     assert set(psutil.Process().children()) - before == set()
