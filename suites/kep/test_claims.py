@@ -154,6 +154,21 @@ async def test_entries_keep_their_order_between_status_updates(node: Node) -> No
         node.check(len(pod.orders()) == 1, "the same order of entries in each status", pod.orders())
 
 
+@scenario("STATUS-04", "STATUS-05")
+async def test_two_partitions_of_a_device_each_show_their_own_health(node: Node) -> None:
+    driver = await node.driver(devices=["gpu-0/mig-0", "gpu-0/mig-1"])
+    first, second = [await node.running_pod((await node.claim(driver))["gpu"]) for _ in range(2)]
+    [one], [other] = await first.gpus(), await second.gpus()
+    await one.becomes(Health.UNHEALTHY, message="of one partition")
+    await first.shows(one, Health.UNHEALTHY, message="of one partition")
+    second.still_shows(other, Health.HEALTHY)
+    await one.becomes(Health.HEALTHY)
+    await first.shows(one, Health.HEALTHY)
+    await other.fails_with("xid/95")  # a fault of the whole device
+    await second.shows(other, Health.UNHEALTHY, message=f"XID 95: {other.path}: memory error, not contained")
+    await first.shows(one, Health.UNHEALTHY, message=f"XID 95: {one.path}: memory error, not contained")
+
+
 @scenario("CLAIM-03")
 async def test_a_device_that_a_container_holds_as_an_extended_resource_shows_its_health(node: Node) -> None:
     driver = await node.driver(devices=2)
