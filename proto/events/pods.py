@@ -94,7 +94,7 @@ class ContainerRun:
 
 @dataclass(frozen=True, slots=True)
 class PodStateSeen:
-    """A client of the API saw a Pod with a new phase, address, conditions or runs of containers.
+    """A client of the API saw a Pod with a new phase, address, conditions, reasons, messages or runs of containers.
 
     Health must not change these.
 
@@ -116,6 +116,8 @@ class PodStateSeen:
     """Whether the status has a podIP."""
     is_deleting: bool = False
     """Whether the Pod has a deletionTimestamp."""
+    texts: tuple[tuple[str, str], ...] = ()
+    """Reasons and messages of the Pod (with an empty type) and of its conditions, each with the condition's type."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ because kubelets end them in different orders.
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 
 from drahealth.proto.events import ContainerRun, GateSet, PodRewritten, PodStateSeen, Record, Stopped
 
 
 def not_from_containers(records: Iterable[Record]) -> Iterator[str]:
-    """Phases, conditions and restart counts that do not follow from the runs of the containers, each once.
+    """Phases, conditions, texts and restart counts that do not follow from the runs of the containers, each once.
 
     Also regular containers that start before the init containers have ended.
     """
@@ -27,6 +28,7 @@ def not_from_containers(records: Iterable[Record]) -> Iterator[str]:
                 found = [
                     *_contradictions(seen, was_stopped),
                     *_restarts(before.get(seen.uid), seen),
+                    *_other_texts(before.get(seen.uid), seen),
                     *_too_early(seen, initialized),
                 ]
                 before[seen.uid] = seen
@@ -114,6 +116,14 @@ def _restarts(before: PodStateSeen | None, after: PodStateSeen) -> Iterator[str]
             yield f"has {run.restarts} restarts of container {run.name} after {known.restarts}, with {runs}"
         elif known and known.id and run.restarts == known.restarts + 1 and run.previous != known.id:
             yield f"has {run.restarts} restarts of container {run.name}, and its last state is not the run before"
+
+
+def _other_texts(before: PodStateSeen | None, after: PodStateSeen) -> Iterator[str]:
+    """Reasons and messages that change although the containers, the phase and the conditions do not."""
+    if before and after.phase == "Running" and replace(before, texts=after.texts) == after:
+        for kind, text in sorted(set(after.texts) - set(before.texts)):
+            where = f"condition {kind}" if kind else "a status"
+            yield f"has {where} with the new text {text!r}, and nothing else changed"
 
 
 def _too_early(seen: PodStateSeen, initialized: Collection[tuple[str, str]]) -> Iterator[str]:

@@ -10,6 +10,8 @@ _NOISE = {
     *("resourceVersion", "time", "startTime", "startedAt", "finishedAt", "lastTransitionTime", "lastProbeTime"),
 }
 """Keys of a Pod that a write can change although it changes nothing else."""
+_FROM_CONTAINERS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+"""Conditions that only the runs of containers decide on. Others, such as those of a resize, are left out."""
 _PROBES = ("readinessProbe", "startupProbe", "livenessProbe")
 
 
@@ -27,6 +29,7 @@ def state_seen(pod: Object) -> PodStateSeen | None:
         runs=tuple(_runs(spec, status)),
         has_address=bool(status.get("podIP")),
         is_deleting="deletionTimestamp" in metadata,
+        texts=tuple(_texts(status)),
     )
 
 
@@ -41,6 +44,13 @@ def _without_noise(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_noise(one) for key, one in value.items() if key not in _NOISE}
     return [_without_noise(one) for one in value] if isinstance(value, list) else value
+
+
+def _texts(status: Object) -> Iterator[tuple[str, str]]:
+    """Reasons and messages of the Pod, and of the conditions that follow from its containers."""
+    for one in (status, *(status.get("conditions") or ())):
+        if (kind := one.get("type") or "") in ("", *_FROM_CONTAINERS):
+            yield from ((kind, text) for key in ("reason", "message") if (text := one.get(key)))
 
 
 def _runs(spec: Object, status: Object) -> Iterator[ContainerRun]:

@@ -106,6 +106,26 @@ def test_a_falling_restart_count_is_found() -> None:
     assert len(found(before, state(replace(RUNS, id="c", restarts=1, previous="b")))) == 1
 
 
+NOT_READY = (("Ready", "containers with unready status: [main]"),)
+SICK = (("Ready", "containers with unready status: [main]: gpu-0 is Unhealthy"),)
+FAILED = (("", "a device failed"),)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (state(RUNS), replace(state(RUNS), texts=FAILED), 1),
+        (replace(state(CRASHED), texts=NOT_READY), replace(state(CRASHED), texts=SICK), 1),
+        (replace(state(CRASHED), texts=NOT_READY), state(RUNS), 0),
+        (state(RUNS), replace(state(CRASHED), texts=NOT_READY), 0),
+        (state(WAITS, phase="Pending"), replace(state(WAITS, phase="Pending"), texts=FAILED), 0),
+        (state(RUNS), replace(state(RUNS), texts=FAILED, is_deleting=True), 0),
+    ],
+)
+def test_a_new_text_needs_another_change_of_the_pod(before: PodStateSeen, after: PodStateSeen, expected: int) -> None:
+    assert sum("new text" in words for words in found(before, after)) == expected
+
+
 def test_ready_is_not_judged_after_a_stop_of_the_kubelet() -> None:
     wrong = state(RUNS, Ready="False")
     assert (len(found(wrong)), found(Stopped("kubelet"), wrong)) == (1, [])
@@ -145,6 +165,14 @@ def test_the_state_of_a_pod_is_read_from_its_status() -> None:
     seen = state_seen(pod_object(phase="Running", containerStatuses=[crashed], conditions=ready("False", "now")))
     expected = replace(CRASHED, restarts=3)
     assert seen == PodStateSeen("pod-1", "u", "Running", (("Ready", "False"),), (expected,), has_address=False)
+
+
+def test_reasons_and_messages_are_read_from_the_pod_and_from_the_conditions_of_its_containers() -> None:
+    resized = {"type": "PodResizePending", "status": "True", "message": "Node didn't have enough resource: cpu"}
+    waits = {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
+    seen = state_seen(pod_object(message="evicted", conditions=[resized, waits]))
+    assert seen
+    assert seen.texts == (("", "evicted"), ("Ready", "ContainersNotReady"))
 
 
 def test_a_pod_with_a_probe_has_no_state_to_judge() -> None:
