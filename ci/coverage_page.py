@@ -7,14 +7,14 @@ from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.judging.statements import TEXTS, VERDICTS, JudgedStatement, statements
 
 INTRODUCTION = """\
-This page lists statements of KEP-4680 and of other texts. Earlier versions of drahealth did not judge these statements,
-or judged them only in part. The table says what judges each of them now. For most statements, it names requirements;
-[requirements.md](requirements.md) lists all requirements and their scenarios.
+This page lists the testable statements of KEP-4680 and of other texts, and says what judges each of them. A statement
+in several revisions of the KEP is listed once, with the newest of these revisions. For most statements, the table
+names requirements; [requirements.md](requirements.md) lists all requirements and their scenarios.
 
 On this page, a mutant is a wrong copy of the reference or of its API server. Each mutant makes at least one
-scenario of its row fail. `ci/mutants --hand -k NAME` tries a mutant whose name has hyphens, and
-`suites/unit/suites/test_mutants.py` tries the
-others. Ids such as READ-16 are in [readings.md](readings.md).
+scenario of its row fail. `ci/prove-statements` tries the mutants whose names have hyphens with the scenarios of their
+rows; `-k TEXT-01` selects one row. `suites/unit/suites/test_mutants.py` tries the other mutants. Ids such as READ-16
+are in [readings.md](readings.md).
 
 """
 
