@@ -231,6 +231,10 @@ class DevicePluginManager:
             self._final[pod_uid] = self.allocated_resources_status(pod_uid, PodClaims(containers))
         self._allocations.end(pod_uid)
 
+    def pods(self) -> frozenset[str]:
+        """The UIDs of all pods that hold devices of device plugins."""
+        return frozenset(held.pod_uid for held in self._allocations)
+
     def forget(self, pod_uid: str) -> None:
         """Removes a deleted pod."""
         self._final.pop(pod_uid, None)

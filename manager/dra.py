@@ -178,6 +178,10 @@ class DraManager:
                 self._claims.release(claim.ref.uid, pod_uid)
                 self._save_claims()
 
+    def pods(self) -> frozenset[str]:
+        """The UIDs of all pods that hold claims."""
+        return frozenset(uid for claim in self._claims for uid in claim.pods)
+
     def forget(self, pod_uid: str) -> None:
         """Removes a deleted pod."""
         self._final.pop(pod_uid, None)

@@ -3,6 +3,7 @@
 import logging
 import stat
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,5 +109,6 @@ class KubeletSocket:
 
 def _remove_sockets(directory: Path) -> None:
     for path in directory.iterdir():
-        if stat.S_ISSOCK(path.lstat().st_mode):
-            path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # another program removes its socket at the same time
+            if stat.S_ISSOCK(path.lstat().st_mode):
+                path.unlink()

@@ -110,6 +110,10 @@ class DeviceManager:
         await self._dra.unprepare(pod_uid)
         self._device_plugins.end(pod_uid)
 
+    def pods(self) -> frozenset[str]:
+        """The UIDs of all pods that hold claims or devices of device plugins, also of pods that the API has no more."""
+        return self._dra.pods() | self._device_plugins.pods()
+
     def forget(self, pod_uid: str) -> None:
         """Removes a deleted pod."""
         self._dra.forget(pod_uid)

@@ -1,6 +1,6 @@
 """KEP-4680, Health Information Cache, and kubeletplugin: prepared claims after a restart of the kubelet."""
 
-from drahealth.proto.events import Unprepared
+from drahealth.proto.events import Prepared, Unprepared
 from drahealth.proto.values import Health
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.claims import Claim
@@ -77,6 +77,23 @@ async def test_a_claim_that_only_one_of_two_drivers_has_prepared_is_not_ready_af
         await pod.is_running()
 
 
+@scenario("PREPARE-05", "PREPARE-03", needs=("stop-kubelet", "advance-time"))
+async def test_a_claim_that_only_one_of_two_drivers_has_prepared_is_unprepared_after_a_restart(node: Node) -> None:
+    one, two = await node.driver(), await node.driver()
+    claim = await node.joint_claim(one=one, two=two)
+    await two.control.fail_claims("prepare", "not ready yet")
+    pod = await node.pod(claim["one"], claim["two"])
+    uid = await _uid(node, claim)
+    await node.until(lambda: uid in _prepared(node, one), "start", f"{one} has prepared the claim", "no call")
+    await node.kubelet_stops()
+    await pod.is_deleted(grace=0)
+    await pod.is_gone()
+    await node.kubelet_starts()
+    await node.advance_time(60)  # a kubelet may look for such claims once a minute
+    with node.judging("PREPARE-05", "the claim of the deleted pod is unprepared"):
+        await _is_unprepared(node, uid, one)
+
+
 @scenario("PERSIST-02")
 async def test_a_restart_does_not_extend_the_timeout_of_a_device(node: Node) -> None:
     driver = await node.driver(devices=2, heartbeat=0)
@@ -109,6 +126,10 @@ async def test_a_container_that_starts_after_a_kubelet_restart_gets_its_cdi_devi
 
 async def _uid(node: Node, claim: Claim) -> str:
     return str((await node.claims.object(claim))["metadata"]["uid"])
+
+
+def _prepared(node: Node, driver: Driver) -> list[str]:
+    return [event.claim_uid for event in node.history.of(Prepared) if event.driver == driver.name]
 
 
 def _unprepared(node: Node, uid: str) -> list[str]:

@@ -252,6 +252,28 @@ async def test_devices_show_unknown_after_their_list_ended_without_an_error(node
         await pod.shows(gpu, Health.HEALTHY)
 
 
+@scenario("DP-07", needs=("restart-kubelet",))
+async def test_the_devices_of_pods_that_are_gone_or_ended_can_be_used_after_a_kubelet_restart(node: Node) -> None:
+    plugin = await node.device_plugin(devices=3)
+    running = await node.running_pod(plugin.request())
+    [gpu] = await running.devices_of(plugin)
+    gone = await node.running_pod(plugin.request())
+    ended = await node.running_pod(plugin.request(), restart="Never")
+    await ended.ends(0)
+    await ended.is_in_phase("Succeeded")
+    await gone.is_deleted()
+    await gone.is_gone()
+    await node.kubelet_restarts()
+    await gpu.becomes(Health.UNHEALTHY)
+    await running.shows(gpu, Health.UNHEALTHY, within="restart")
+    await gpu.becomes(Health.HEALTHY)
+    await running.shows(gpu, Health.HEALTHY)
+    with node.judging("DP-07", "another pod gets the devices"):
+        pod = await node.running_pod(plugin.request(2))
+        for other in set(plugin.gpus) - {gpu}:
+            await pod.shows(other, Health.HEALTHY)
+
+
 @scenario("DP-12", needs=("stop-kubelet", "control-without-kubelet"))
 async def test_a_pod_does_not_run_without_its_devices_after_a_kubelet_restart(node: Node) -> None:
     plugin = await node.device_plugin(devices=2)

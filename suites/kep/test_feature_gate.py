@@ -69,7 +69,7 @@ async def test_with_the_gate_off_in_the_api_server_alone_the_field_is_not_served
     await pod.shows(gpu, Health.UNHEALTHY, message="while the gate was off in the API server", within="restart")
 
 
-@scenario("GATE-06", "GATE-04")
+@scenario("GATE-06", "GATE-04", "GATE-03")
 async def test_with_the_gate_off_in_the_kubelet_alone_the_field_is_not_populated(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
@@ -79,6 +79,9 @@ async def test_with_the_gate_off_in_the_kubelet_alone_the_field_is_not_populated
     await pod.shows_no_health()
     state = await driver.control.state()
     node.check(state.streams_opened == 0, "no health stream is opened", state)
+    with node.judging("GATE-03", "a pod with a claim can be deleted"):
+        await after.is_deleted()
+        await after.is_gone()
     await node.set_gates(api_server=True, kubelet=True)
     await pod.shows(gpu, Health.HEALTHY, within="restart")
 

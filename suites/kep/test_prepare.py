@@ -139,6 +139,22 @@ async def test_a_device_in_two_claims_shows_its_changes_in_the_pods_of_both(node
             await pod.shows(gpu, health, message=f"{health} in both claims")
 
 
+@scenario("STATUS-09")
+async def test_a_pod_keeps_its_entry_while_its_driver_cannot_prepare_the_claim_for_another_pod(node: Node) -> None:
+    driver = await node.driver()
+    [gpu], claim = driver.gpus, await node.claim(driver)
+    pod = await node.running_pod(claim["gpu"])
+    await gpu.becomes(Health.UNHEALTHY, message="before the other pod")
+    await pod.shows(gpu, Health.UNHEALTHY, message="before the other pod")
+    await driver.control.fail_claims("prepare", "the device is in use")
+    await node.pod(claim["gpu"])  # a kubelet may call the driver again for it
+    await node.kubelet_catches_up()
+    pod.still_shows(gpu, Health.UNHEALTHY, message="before the other pod")
+    await gpu.becomes(Health.HEALTHY)
+    await pod.shows(gpu, Health.HEALTHY)
+    await driver.control.fail_claims("prepare")
+
+
 @scenario("PREPARE-04", "STATUS-05")
 async def test_a_claim_of_two_drivers_is_prepared_and_unprepared_by_both(node: Node) -> None:
     one, two = await node.driver(cdi_ids=False), await _driver_for_all_requests(node)

@@ -26,7 +26,7 @@ async def test_a_pod_shows_its_failed_gpu_and_its_replacement_gets_another_gpu(n
 
 @scenario("STORY-01", "CRASH-01")
 async def test_a_pod_shows_its_failed_device_plugin_gpu_and_its_replacement_gets_another(node: Node) -> None:
-    plugin = await node.device_plugin(devices=2, preferred=("gpu-0",))
+    plugin = await node.device_plugin(devices=3, preferred=("gpu-0",))
     replicas = await node.replica_set(plugin.request())
     pod = await replicas.next_pod()
     [failing] = await pod.devices_of(plugin)
@@ -40,6 +40,9 @@ async def test_a_pod_shows_its_failed_device_plugin_gpu_and_its_replacement_gets
     node.check(healthy != failing, f"the replacement has another device than {failing}", replacement)
     with node.judging("STORY-01", "the replacement shows the other device of the plugin"):
         await replacement.shows(healthy, Health.HEALTHY)
+    await pod.is_gone()  # its device is free now, and still Unhealthy
+    [next_one] = await (await node.running_pod(plugin.request())).devices_of(plugin)
+    node.check(next_one != failing, f"another pod has another device than {failing}", next_one)
 
 
 @scenario("STATUS-01", needs=("taint-devices",))

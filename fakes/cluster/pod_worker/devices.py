@@ -58,6 +58,9 @@ class DeviceManager(Protocol):
     async def unprepare(self, pod_uid: str) -> None:
         """Releases all devices of the pod; repeating the call is no error. Raises an error with the reason."""
 
+    def pods(self) -> Collection[str]:
+        """The UIDs of all pods that hold claims or devices of device plugins."""
+
     def forget(self, pod_uid: str) -> None:
         """Removes a pod that the API no longer has."""
 
@@ -96,6 +99,11 @@ class PodDevices:
     def is_preparing(self) -> bool:
         """Whether their preparation has started."""
         return self._preparing is not None
+
+    @property
+    def are_held(self) -> bool:
+        """Whether the pod holds claims or devices of device plugins."""
+        return self._pod.uid in self._devices.pods()
 
     @property
     def is_releasing(self) -> bool:

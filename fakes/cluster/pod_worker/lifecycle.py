@@ -103,7 +103,8 @@ class PodLifecycle:
     # Sync
 
     async def _sync(self) -> None:
-        if self.pod.is_gone:
+        was_gone = self.pod.is_gone
+        if was_gone:
             self._clean_up()
         elif is_terminal(self.pod.newest):
             await self._stay_at_rest()
@@ -111,7 +112,7 @@ class PodLifecycle:
             await self._terminate()
         else:
             await self._run()
-        if self.pod.is_gone and not self._is_ended:
+        if self.pod.is_gone and not was_gone:
             self.wake()
 
     def _clean_up(self) -> None:
@@ -123,8 +124,11 @@ class PodLifecycle:
             self._is_ended = True
 
     async def _stay_at_rest(self) -> None:
-        """The pod has its final status; if another client wrote it, its containers are stopped here."""
-        if self._containers.stop() or self._devices.is_preparing:
+        """The pod has its final status; if another client wrote it, its containers are stopped here.
+
+        If the pod ended before this worker began, the devices that it still holds are released here.
+        """
+        if self._containers.stop() or self._devices.is_preparing or self._devices.are_held:
             self._devices.release()
         if not self._devices.is_releasing:
             await self._delete_if_asked()

@@ -110,7 +110,7 @@ class PodWorkers:
                 self._saw(event)
 
     def _reconcile(self, objects: Iterable[Object]) -> None:
-        """Takes over new pods and ends removed ones, including those that only the runtime knows."""
+        """Takes over new pods and ends removed ones, also those that only the runtime or the device manager knows."""
         pods = {pod["metadata"]["uid"]: pod for pod in objects if self._is_ours(pod)}
         for uid in self._pods.keys() - pods.keys():
             self._gone(uid)
@@ -120,7 +120,8 @@ class PodWorkers:
                 self._pods[uid].wake()
             else:
                 self._begin(PodObject(self._api, pod))
-        for uid in {sandbox.config.pod_uid for sandbox in self._node.runtime.sandboxes()} - self._pods.keys():
+        known = {sandbox.config.pod_uid for sandbox in self._node.runtime.sandboxes()}
+        for uid in known.union(self._node.devices.pods()) - self._pods.keys():
             orphan = {"metadata": {"uid": uid, "resourceVersion": "0"}}
             self._begin(PodObject(self._api, orphan, is_gone=True))
 

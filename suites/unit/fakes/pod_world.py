@@ -75,6 +75,9 @@ class Devices:
         if not self.shared:
             self.held.pop(pod_uid, None)
 
+    def pods(self) -> Collection[str]:
+        return self.held.keys()
+
     def forget(self, pod_uid: str) -> None:
         self._called("forget")
 

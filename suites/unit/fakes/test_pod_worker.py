@@ -10,12 +10,21 @@ import pytest
 from drahealth.fakes.cluster.api import EVENTS, NODES, PODS
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+from drahealth.fakes.cluster.pod_worker.lifecycle import PodLifecycle
 from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
 from drahealth.proto.values import Health
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.pod_world import Devices, World, main, phase, running_world, shown, until, waits_for
 
 CRASHES = ("sh", "-c", "exit 1")
+
+
+class CountedSyncs(PodLifecycle):
+    count = 0
+
+    async def _sync(self) -> None:
+        CountedSyncs.count += 1
+        await super()._sync()
 
 
 @pytest.fixture
@@ -170,6 +179,34 @@ async def test_a_pod_that_is_removed_at_once_is_cleaned_up(world: World) -> None
     await world.api.delete(PODS, "train", "default", grace=0)
     await until(lambda: world.devices.calls[-2:] == ["unprepare", "forget"])
     assert world.runtime.containers() == []
+
+
+async def test_a_pod_that_was_removed_during_a_stop_releases_its_devices(world: World) -> None:
+    world.devices.held["uid-of-a-removed-pod"] = {"claim"}
+    await world.restart()
+    await until(lambda: world.devices.calls == ["unprepare", "forget"])
+
+
+async def test_a_pod_that_ended_before_a_restart_releases_the_devices_that_it_still_holds(world: World) -> None:
+    world.devices.shared = True
+    uid = await world.running_with_a_gpu(restartPolicy="Never")
+    world.runtime.end(uid, "main", 0)
+    await world.until_pod(lambda pod: phase(pod) == "Succeeded")
+    world.devices.calls.clear()
+    await world.restart()
+    await until(lambda: world.devices.calls == ["unprepare"])
+
+
+async def test_a_removed_pod_whose_driver_is_absent_waits_without_a_sync(world: World) -> None:
+    world.workers.lifecycle = CountedSyncs
+    await world.running_with_a_gpu()
+    world.devices.trouble["unprepare"] = RuntimeError("the driver is unavailable")
+    await world.api.delete(PODS, "train", "default", grace=0)
+    await until(lambda: "unprepare" in world.devices.calls)
+    before = CountedSyncs.count
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert CountedSyncs.count <= before + 2  # one after the removal, and one after the failed call
 
 
 async def test_pod_with_unreleased_devices_stays_and_shows_health(world: World) -> None:
