@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from drahealth.suites.mutation.hand import HandMutant
 from drahealth.suites.mutation.left_out import RULES
+from drahealth.suites.mutation.modules import LEFT_OUT
 from drahealth.suites.mutation.operators import OPERATORS, Mutation
 from drahealth.suites.mutation.score import CAUGHT, INVALID, C, Score, summary
 
@@ -12,6 +13,7 @@ from drahealth.suites.mutation.score import CAUGHT, INVALID, C, Score, summary
 def page(hand: Score[HandMutant], automatic: Score[Mutation], about: str, names: Iterable[str]) -> str:
     """The documentation page. `about`: which automatic changes were tried; `names`: all requirements."""
     lines = [_HEADER, "## Outcomes\n", *_table(("outcome", "meaning", "counts as caught"), _OUTCOMES), ""]
+    lines += ["## Modules without changes\n", _MODULES, *_table(("module", "reason"), _left_out_rows()), ""]
     lines += ["## Changes that were written by hand\n", _HAND, f"{summary(hand)}.\n", *_by_part(hand), ""]
     lines += ["## Automatic changes\n", _AUTOMATIC, *_table(("rule", "left out"), RULES.items()), ""]
     lines += [f"Tried: {about}. {summary(automatic)}.\n"]
@@ -24,6 +26,10 @@ def page(hand: Score[HandMutant], automatic: Score[Mutation], about: str, names:
     ]
     lines += ["", "## Equivalent changes\n", *(_equivalent(hand) + _equivalent(automatic) or ["None."])]
     return "\n".join(lines) + "\n"
+
+
+def _left_out_rows() -> list[tuple[str, str]]:
+    return [(f"`{path}`", reason) for path, reason in LEFT_OUT.items()]
 
 
 def _list(mutants: Sequence[HandMutant]) -> list[str]:
@@ -92,6 +98,10 @@ _OUTCOMES = (
     ("no import", "The changed module cannot be imported, so it is no kubelet.", "not counted"),
     ("does not apply", "The module no longer contains the text that the change replaces.", "not counted"),
 )
+_MODULES = """\
+The changes are in the modules of `manager/` and `fakes/cluster/pod_worker/`, and in `gates.py` and `pod_validation.py`
+of `fakes/cluster/api_server/`. No change is made in these modules:
+"""
 _HAND = """\
 Each change is one plausible error of a kubelet. We chose the errors from the texts of the KEP, not from the scenarios.
 The files in `ci/hand-mutants` describe each error in one sentence.
