@@ -5,8 +5,9 @@ python -m drahealth.suites.mutation.coverage_map FILE
 
 import json
 import sys
+import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,10 @@ class CoverageMap:
     ran at import alone are not there."""
     seconds: dict[str, float]
     """The duration of each scenario."""
+    processor: dict[str, float]
+    """The processor time of each scenario, in seconds."""
+    imports: float
+    """The processor time before the first scenario: most of it is for imports."""
 
     def scenarios(self, path: str, lines: Iterable[int], *, at_import: bool) -> list[str]:
         """The scenarios to run for a change of these lines, the fastest first.
@@ -44,15 +49,30 @@ class CoverageMap:
 
 
 def read_map(file: Path) -> CoverageMap:
-    """Reads a map. Raises OSError, ValueError."""
-    return CoverageMap(**json.loads(file.read_text()))
+    """Reads a map. Raises OSError, and ValueError if it is incomplete or older than this code."""
+    text = file.read_text()
+    try:
+        return CoverageMap(**json.loads(text))
+    except (TypeError, ValueError):
+        raise ValueError(f"{file}: not a whole map of this version") from None
 
 
 class _Contexts:
     def __init__(self, coverage: Any) -> None:
         self._coverage = coverage
         self.seconds: dict[str, float] = {}
+        self.processor: dict[str, float] = {}
+        self.imports = 0.0
         self._has_started = False
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        began = time.process_time()
+        self.imports = self.imports or began
+        try:
+            return (yield)
+        finally:
+            self.processor[item.name] = round(time.process_time() - began, 3)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
@@ -93,7 +113,8 @@ def main(file: Path) -> int:
         named = {str(line): sorted(set(names) - {""}) for line, names in sorted(by_line.items())}
         lines[path] = {line: names for line, names in named.items() if names}
     if code == 0:
-        file.write_text(json.dumps({"lines": lines, "seconds": contexts.seconds}))
+        found = CoverageMap(lines, contexts.seconds, contexts.processor, round(contexts.imports, 3))
+        file.write_text(json.dumps(asdict(found)))
     return code
 
 

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from drahealth.suites.mutation.hand import HandMutant
+from drahealth.suites.mutation.hanging import LIMITS
 from drahealth.suites.mutation.left_out import RULES
 from drahealth.suites.mutation.modules import LEFT_OUT
 from drahealth.suites.mutation.operators import OPERATORS, Mutation
@@ -88,10 +89,14 @@ client can see.
 
 [wrong-kubelets.md](wrong-kubelets.md) has real kubelets with one bug each.
 """
+_HANGS = (
+    f"A scenario does not end: it computes for {LIMITS.more:g} s more than {LIMITS.times:g} times its usual processor "
+    f"time, or it waits for {LIMITS.waiting:g} s without computing."
+)
 _OUTCOMES = (
     ("killed", "A scenario or one of its invariants fails.", "yes"),
     ("error", "The changed reference stops working before a scenario can judge it.", "yes"),
-    ("hangs", "The scenarios do not end: they run for two minutes, or wait for an event that cannot happen.", "yes"),
+    ("hangs", _HANGS, "yes"),
     ("survived", "All scenarios that run the changed lines pass.", "no"),
     ("not covered", "No scenario runs the changed lines.", "no"),
     ("equivalent", "No client can see the change, or the texts allow it; the reason is listed below.", "not counted"),

@@ -17,13 +17,13 @@ import psutil
 
 from drahealth.suites.mutation.coverage_map import CoverageMap
 from drahealth.suites.mutation.hand import DoesNotApplyError
-from drahealth.suites.mutation.hanging import MOST_COMPUTING, Patience
+from drahealth.suites.mutation.hanging import LIMITS, Limits, Patience
 from drahealth.suites.mutation.modules import ROOT, runs_at_import
-from drahealth.suites.mutation.trial import NO_IMPORT
+from drahealth.suites.mutation.trial import NO_IMPORT, TOO_LONG
 
 _PARTS = ("manager", "fakes", "proto", "suites/kep", "suites/story", "suites/judging", "suites/run", "suites/targets")
 _FAILED = 1
-_LOOK = 5.0
+_LOOK = 1.0
 """Seconds between two looks at a trial."""
 
 
@@ -105,13 +105,14 @@ async def run_all(
     results: Results,
     workers: int,
     done: Callable[[Change, Trial], None],
+    limits: Limits = LIMITS,
 ) -> None:
     """Tries all changes without a result. A cancelled run ends all its processes."""
     waiting = iter([one for one in wanted if one.trial_key not in results.by_key])
 
     async def work() -> None:
         for change in waiting:
-            trial = await _try(change, covered)
+            trial = await _try(change, covered, limits)
             if trial.outcome != "harness error":  # it is tried again
                 results.add(trial)
             done(change, trial)
@@ -121,7 +122,7 @@ async def run_all(
             group.create_task(work())
 
 
-async def _try(change: Change, covered: CoverageMap) -> Trial:
+async def _try(change: Change, covered: CoverageMap, limits: Limits) -> Trial:
     key, source = change.trial_key, (ROOT / change.path).read_text()
     try:
         text = change.changed(source)
@@ -136,25 +137,28 @@ async def _try(change: Change, covered: CoverageMap) -> Trial:
         changed.write_text(text)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "drahealth.suites.mutation.trial", change.path, str(changed), str(report)),
-            *scenarios,
+            str(limits.computing(covered.imports)),
+            *(f"{name}={limits.computing(covered.processor[name])}" for name in scenarios),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
         )
         try:
-            output = await _output(process)
+            output = await _output(process, Patience(limits.waiting))
         finally:
             _end(process)
             await process.wait()
         if output is None:
-            return Trial(key, "hangs", reason=f"no end after {MOST_COMPUTING:g} s of a processor, or it only waits")
+            return Trial(key, "hangs", reason=f"it waits for {limits.waiting:g} s without computing")
         assert process.returncode is not None
+        if process.returncode == -TOO_LONG:
+            return Trial(key, "hangs", reason=f"it computes {limits.times:g} times as long as the reference, and more")
         return _judged(key, process.returncode, report.read_text() if report.exists() else "", output)
 
 
-async def _output(process: asyncio.subprocess.Process) -> str | None:
-    """The whole output; None if the process hangs."""
-    reading, patience, clock = asyncio.create_task(process.communicate()), Patience(), asyncio.get_running_loop()
+async def _output(process: asyncio.subprocess.Process, patience: Patience) -> str | None:
+    """The whole output; None if the process only waits."""
+    reading, clock = asyncio.create_task(process.communicate()), asyncio.get_running_loop()
     began = clock.time()
     try:
         while not (await asyncio.wait([reading], timeout=_LOOK))[0]:

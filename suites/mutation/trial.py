@@ -1,12 +1,16 @@
-"""Runs scenarios on a changed reference: python -m drahealth.suites.mutation.trial PATH TEXT REPORT SCENARIO...
+"""Runs scenarios on a changed reference, as a program:
+
+    python -m drahealth.suites.mutation.trial PATH TEXT REPORT SECONDS SCENARIO=SECONDS...
 
 PATH is a module, relative to the checkout, and TEXT a file with its changed text. The scenarios run in the given order.
 The exit code is that of pytest: 0 if all scenarios pass, 1 if one fails. NO_IMPORT: the changed module does not import.
+SECONDS limit the processor time of the imports and of each scenario. The signal TOO_LONG ends a trial that needs more.
 """
 
 import importlib
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,10 +20,13 @@ from drahealth.suites.mutation.modules import ROOT, install, module_name
 
 NO_IMPORT = 70
 """Exit code of a change that breaks the import of its module."""
+TOO_LONG = signal.SIGPROF
+"""The system sends it after the processor time of a timer. It also ends a process that never returns to Python."""
 
 
-def main(path: str, text: str, report: str, scenarios: Sequence[str]) -> int:
-    """Runs them until the first failure, with the whole windows of the reference."""
+def main(path: str, text: str, report: str, imports: float, limits: Mapping[str, float]) -> int:
+    """Runs scenarios until the first failure, with the whole windows of the reference. `limits`: by scenario."""
+    _limit(imports)
     try:
         install(path, Path(text).read_text())
         importlib.import_module(module_name(path))
@@ -28,19 +35,34 @@ def main(path: str, text: str, report: str, scenarios: Sequence[str]) -> int:
         return NO_IMPORT
     options = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", f"--drahealth-report={report}")
     early = "-Wignore::pytest.PytestAssertRewriteWarning"  # the import above brings plugins of pytest along
-    return int(pytest.main([*options, early, str(ROOT / SCENARIOS)], plugins=[_Chosen(scenarios)]))
+    return int(pytest.main([*options, early, str(ROOT / SCENARIOS)], plugins=[_Chosen(limits)]))
+
+
+def _limit(seconds: float) -> None:
+    """Ends this process after this much more processor time, in place of the limit before."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 class _Chosen:
-    """Runs only these scenarios, in this order."""
+    """Runs only these scenarios, in this order, each with its limit."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._place = {name: place for place, name in enumerate(names)}
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        self._limits = limits
+        self._place = {name: place for place, name in enumerate(limits)}
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = sorted((item for item in items if item.name in self._place), key=lambda item: self._place[item.name])
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+        _limit(self._limits[item.name])
+
+
+def _limits(words: Iterable[str]) -> dict[str, float]:
+    return {name: float(seconds) for name, _, seconds in (word.partition("=") for word in words)}
+
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]))
+    _path, _text, _report, _imports, *_scenarios = sys.argv[1:]
+    sys.exit(main(_path, _text, _report, float(_imports), _limits(_scenarios)))

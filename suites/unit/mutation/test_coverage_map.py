@@ -1,11 +1,17 @@
 """The scenarios that run for a change."""
 
+import json
+from dataclasses import asdict
+from pathlib import Path
+
 import pytest
 
-from drahealth.suites.mutation.coverage_map import CoverageMap
+from drahealth.suites.mutation.coverage_map import CoverageMap, read_map
 
 LINES = {"m.py": {"1": ["slow", "fast"], "2": ["fast"], "3": ["*"]}}
-MAP = CoverageMap(LINES, {"slow": 2.0, "fast": 1.0, "other": 3.0})
+SECONDS = {"slow": 2.0, "fast": 1.0, "other": 3.0}
+MAP = CoverageMap(LINES, SECONDS, SECONDS, 1.5)
+WRITTEN = json.dumps(asdict(MAP))
 
 
 @pytest.mark.parametrize(
@@ -24,3 +30,20 @@ def test_the_scenarios_of_a_line_run_the_fastest_first(
     path: str, line: int, *, at_import: bool, expected: list[str]
 ) -> None:
     assert MAP.scenarios(path, [line], at_import=at_import) == expected
+
+
+def test_a_written_map_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "coverage.json"
+    file.write_text(WRITTEN)
+    assert read_map(file) == MAP
+
+
+@pytest.mark.parametrize(
+    "text",
+    [json.dumps({"lines": LINES, "seconds": SECONDS}), WRITTEN[:-9], "[]", ""],
+    ids=["of older code", "interrupted", "no object", "empty"],
+)
+def test_an_incomplete_or_older_map_is_rejected(tmp_path: Path, text: str) -> None:
+    (tmp_path / "coverage.json").write_text(text)
+    with pytest.raises(ValueError, match=r"coverage\.json"):
+        read_map(tmp_path / "coverage.json")

@@ -1,37 +1,77 @@
-"""A trial: a changed module in a process of its own."""
+"""A trial: a changed module in a process of its own, and its outcome."""
 
-import subprocess
-import sys
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from drahealth.suites.mutation.coverage_map import CoverageMap
+from drahealth.suites.mutation.hand import HandMutant
+from drahealth.suites.mutation.hanging import LIMITS, Limits
 from drahealth.suites.mutation.modules import ROOT
-from drahealth.suites.mutation.operators import Mutation, mutations
+from drahealth.suites.mutation.running import Results, Trial, run_all
 
+PATH = "manager/dra.py"
 SCENARIO = "test_an_unhealthy_device_shows_in_the_pod_status_with_its_message"
+EVERY_LINE = {str(number): [SCENARIO] for number in range(1, 500)}
+COVERED = CoverageMap({PATH: EVERY_LINE}, {SCENARIO: 0.1}, {SCENARIO: 0.1}, imports=30.0)
+NOTIFY = "self._notify(update.changed)"
+LOG = "log = logging.getLogger(__name__)"
 
 
-def change(path: str, function: str, before: str) -> Mutation:
-    found = mutations(path, (ROOT / path).read_text())
-    return next(one for one in found if (one.function, one.before) == (function, before))
-
-
-def trial(one: Mutation, folder: Path) -> int:
-    text, report = folder / "module.py", folder / "report.json"
-    text.write_text(one.changed((ROOT / one.path).read_text()))
-    words = ("-m", "drahealth.suites.mutation.trial", one.path, str(text), str(report), SCENARIO)
-    return subprocess.run([sys.executable, *words], capture_output=True, check=False).returncode
+def tried(tmp_path: Path, old: str, new: str, limits: Limits = LIMITS) -> Trial:
+    """The result of one change, which is also kept in the file of results."""
+    change = HandMutant("changed", "streams", "It is wrong.", PATH, old, new)
+    found: list[Trial] = []
+    file = tmp_path / "results.jsonl"
+    work = run_all([change], COVERED, Results(file), 1, lambda _, trial: found.append(trial), limits)
+    asyncio.run(work)
+    assert Results(file).by_key == {change.trial_key: found[0]}
+    return found[0]
 
 
 @pytest.mark.parametrize(
-    ("path", "function", "before", "code"),
+    ("old", "new", "outcome", "scenario"),
     [
-        ("manager/dra.py", "DraManager._reported", "self._notify(update.changed)", 1),
-        ("manager/dra.py", "DraManager._reported", "self._save(driver, update)", 0),
+        pytest.param(NOTIFY, "pass", "killed", SCENARIO, marks=pytest.mark.long),
+        ("self._save(driver, update)", "pass", "survived", ""),
     ],
 )
 def test_a_scenario_fails_for_a_change_that_it_sees(
-    tmp_path: Path, path: str, function: str, before: str, code: int
+    tmp_path: Path, old: str, new: str, outcome: str, scenario: str
 ) -> None:
-    assert trial(change(path, function, before), tmp_path) == code
+    trial = tried(tmp_path, old, new)
+    assert (trial.outcome, trial.scenario) == (outcome, scenario)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        (LOG, 'raise LookupError("no log")', "LookupError"),
+        (LOG, "log = )", "SyntaxError"),
+    ],
+)
+def test_a_change_that_does_not_import_names_its_error(tmp_path: Path, old: str, new: str, error: str) -> None:
+    trial = tried(tmp_path, old, new)
+    assert (trial.outcome, trial.reason.partition(":")[0]) == ("no import", error)
+
+
+@pytest.mark.parametrize(
+    ("does", "limits", "reason"),
+    [
+        ("while True: pass", Limits(times=4.0, more=1.0), "it computes 4 times as long as the reference, and more"),
+        ("__import__('time').sleep(600)", Limits(waiting=3.0), "it waits for 3 s without computing"),
+    ],
+    ids=["computes", "waits"],
+)
+def test_a_trial_that_hangs_is_ended(tmp_path: Path, does: str, limits: Limits, reason: str) -> None:
+    trial = tried(tmp_path, NOTIFY, does, limits)
+    assert (trial.outcome, trial.reason) == ("hangs", reason)
+
+
+@pytest.mark.parametrize("old", ["no such text", "self._cache."])
+def test_a_change_whose_text_does_not_occur_once_does_not_apply(tmp_path: Path, old: str) -> None:
+    trial = tried(tmp_path, old, "")
+    times = (ROOT / PATH).read_text().count(old)
+    expected = f"its old text must occur once in {PATH}, but occurs {times} times"
+    assert (trial.outcome, trial.reason) == ("does not apply", expected)
