@@ -3,7 +3,7 @@
     python -m drahealth.suites.mutation.trial PATH TEXT REPORT SECONDS SCENARIO=SECONDS...
 
 PATH is a module, relative to the checkout, and TEXT a file with its changed text. The scenarios run in the given order.
-The exit code is that of pytest: 0 if all scenarios pass, 1 if one fails. NO_IMPORT: the changed module does not import.
+The exit code is that of pytest: 0 if all scenarios pass, 1 if one fails. NO_IMPORT: the reference does not import.
 SECONDS limit the processor time of the imports and of each scenario. The signal TOO_LONG ends a trial that needs more.
 """
 
@@ -19,9 +19,12 @@ from drahealth.suites.mutation.coverage_map import SCENARIOS
 from drahealth.suites.mutation.modules import ROOT, install, module_name
 
 NO_IMPORT = 70
-"""Exit code of a change that breaks the import of its module."""
+"""Exit code of a change that breaks the import of its module, or of another module of the reference."""
 TOO_LONG = signal.SIGPROF
 """The system sends it after the processor time of a timer. It also ends a process that never returns to Python."""
+
+_REFERENCE = "drahealth.suites.targets.reference.target"
+"""Imports the modules of the reference."""
 
 
 def main(path: str, text: str, report: str, imports: float, limits: Mapping[str, float]) -> int:
@@ -30,6 +33,7 @@ def main(path: str, text: str, report: str, imports: float, limits: Mapping[str,
     try:
         install(path, Path(text).read_text())
         importlib.import_module(module_name(path))
+        importlib.import_module(_REFERENCE)  # another module can miss a name of the changed one
     except Exception as error:  # whatever a changed module raises
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return NO_IMPORT

@@ -49,6 +49,7 @@ def test_a_scenario_fails_for_a_change_that_it_sees(
     [
         (LOG, 'raise LookupError("no log")', "LookupError"),
         (LOG, "log = )", "SyntaxError"),
+        ("class DraManager:", "class Other:", "ImportError"),  # of another module, which needs the name
     ],
 )
 def test_a_change_that_does_not_import_names_its_error(tmp_path: Path, old: str, new: str, error: str) -> None:
