@@ -7,15 +7,16 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
 import psutil
 
-from drahealth.suites.mutation.coverage_map import CoverageMap
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.mutation.coverage_map import CoverageMap, read_map
 from drahealth.suites.mutation.hand import DoesNotApplyError
 from drahealth.suites.mutation.hanging import LIMITS, Limits, Patience
 from drahealth.suites.mutation.modules import ROOT, runs_at_import
@@ -99,6 +100,17 @@ class Results:
             file.write(json.dumps(asdict(trial)) + "\n")
 
 
+async def make_map(file: Path) -> CoverageMap:
+    """Runs all scenarios without a change, and writes the map. A cancelled call ends its process.
+
+    Raises HarnessError if a scenario fails.
+    """
+    async with _program("coverage_map", str(file)) as process:
+        if await process.wait():
+            raise HarnessError("the scenarios must pass without a change", "correct the failed ones")
+    return read_map(file)
+
+
 async def run_all(
     wanted: Sequence[Change],
     covered: CoverageMap,
@@ -135,25 +147,34 @@ async def _try(change: Change, covered: CoverageMap, limits: Limits) -> Trial:
     with tempfile.TemporaryDirectory(prefix="drahealth-mutant-") as folder:
         report, changed = Path(folder) / "report.json", Path(folder) / "module.py"
         changed.write_text(text)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "drahealth.suites.mutation.trial", change.path, str(changed), str(report)),
-            str(limits.computing(covered.imports)),
-            *(f"{name}={limits.computing(covered.processor[name])}" for name in scenarios),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
+        words = [change.path, str(changed), str(report), str(limits.computing(covered.imports))]
+        words += [f"{name}={limits.computing(covered.processor[name])}" for name in scenarios]
+        async with _program("trial", *words, stdout=asyncio.subprocess.PIPE) as process:
             output = await _output(process, Patience(limits.waiting))
-        finally:
-            _end(process)
-            await process.wait()
         if output is None:
             return Trial(key, "hangs", reason=f"it waits for {limits.waiting:g} s without computing")
         assert process.returncode is not None
         if process.returncode == -TOO_LONG:
             return Trial(key, "hangs", reason=f"it computes {limits.times:g} times as long as the reference, and more")
         return _judged(key, process.returncode, report.read_text() if report.exists() else "", output)
+
+
+@asynccontextmanager
+async def _program(name: str, *words: str, stdout: int | None = None) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A program of this package, in a session of its own. It ends at the end of the block at the latest."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", f"drahealth.suites.mutation.{name}", *words),
+        stdout=stdout,
+        stderr=asyncio.subprocess.STDOUT if stdout else None,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):  # it has ended a moment ago
+                os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
 
 
 async def _output(process: asyncio.subprocess.Process, patience: Patience) -> str | None:
@@ -176,11 +197,6 @@ def _computed(pid: int) -> float:
         times = psutil.Process(pid).cpu_times()
         return float(times.user + times.system)
     return 0.0
-
-
-def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _judged(key: str, code: int, report: str, output: str) -> Trial:
