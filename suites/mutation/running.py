@@ -100,6 +100,19 @@ class Results:
             file.write(json.dumps(asdict(trial)) + "\n")
 
 
+async def map_of(file: Path) -> CoverageMap:
+    """The map in this file; if there is none, or one that is cut off or of older code, it is made first.
+
+    Raises HarnessError as `make_map` does.
+    """
+    try:
+        return read_map(file)
+    except (FileNotFoundError, ValueError):
+        sys.stdout.write("running all scenarios once, to see which lines each of them runs\n")
+        sys.stdout.flush()
+        return await make_map(file)
+
+
 async def make_map(file: Path) -> CoverageMap:
     """Runs all scenarios without a change, and writes the map. A cancelled call ends its process.
 
