@@ -1,5 +1,6 @@
 """Required and valid fields of a spec."""
 
+import json
 from typing import Any
 
 import pytest
@@ -90,6 +91,30 @@ def test_a_container_uses_each_declared_claim_once(spec: dict[str, Any], errors:
         validate_spec(PODS, {"metadata": {"name": "x"}, "spec": spec})
     at = "spec.containers[0].resources.claims"
     assert (refusal.value.status, refusal.value.message) == (422, f'Pod "x" is invalid: {at}{errors}')
+
+
+@pytest.mark.parametrize("request_name", ["gpu/large", "gpu.large", "GPU", "-gpu", "gpu-", "gpu\n", "g" * 64])
+def test_a_request_of_a_container_must_be_an_rfc_1123_label(request_name: str) -> None:
+    spec = using({"name": "a"}, {"name": "b", "request": request_name})
+    with pytest.raises(ApiError, match=r"RFC 1123 label") as refusal:
+        validate_spec(PODS, {"metadata": {"name": "x"}, "spec": spec})
+    at = "spec.containers[0].resources.claims[1].request"
+    assert refusal.value.status == 422
+    assert refusal.value.message.startswith(f'Pod "x" is invalid: {at}: Invalid value: {json.dumps(request_name)}: ')
+
+
+@pytest.mark.parametrize("request_name", ["g", "0", "gpu-0", "g" * 63, ""])
+def test_an_rfc_1123_label_is_a_valid_request_of_a_container(request_name: str) -> None:
+    spec = using({"name": "a", "request": request_name})
+    validate_spec(PODS, {"metadata": {"name": "x"}, "spec": spec})
+
+
+def test_a_request_after_its_whole_claim_is_reported_as_a_duplicate_only() -> None:
+    spec = using({"name": "a"}, {"name": "a", "request": "gpu/large"})
+    with pytest.raises(ApiError) as refusal:
+        validate_spec(PODS, {"metadata": {"name": "x"}, "spec": spec})
+    at = "spec.containers[0].resources.claims[1]"
+    assert refusal.value.message == f'Pod "x" is invalid: {at}: Duplicate value: "a"'
 
 
 def test_the_claims_of_init_containers_and_of_templates_are_checked() -> None:
