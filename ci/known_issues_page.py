@@ -1,0 +1,68 @@
+"""docs/known-issues.md: where released kubelets differ, and how to see it. From known_issues.toml and results."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from drahealth.suites.judging.ledger import KnownIssue, every_known_issue
+
+REAL = "a real kubelet, Kubernetes "
+"""Begins the name of each column of results of real kubelets."""
+Results = Mapping[str, Mapping[str, Sequence[str]]]
+"""docs/results.json: by target and scenario, the outcome and the ids of the known issues that the scenario showed."""
+INTRODUCTION = """\
+A known issue is a difference between a released kubelet and a requirement. Its id is the id of a fact in
+[facts.md](facts.md). An issue can violate several requirements. Each violation has a row below.
+
+A row names an assertion of a scenario. If it fails `always`, the scenario must fail on these releases, with exactly
+this assertion. If the scenario passes on one of these releases, the run fails, and the row must be removed. If it
+fails `sometimes`, the scenario may pass or fail. The rows of a release also apply to the reference with the profile of
+this release, unless a row says otherwise. The assertion “holds throughout” belongs to an invariant: a requirement that
+drahealth checks on the history of every scenario. The assertion fails if the requirement is violated at any time in
+the scenario. “The pod's own field” is `allocatedResourcesStatus` of the Pod status itself, which the KEP defines.
+Paths in the column `source` are in the repository kubernetes/kubernetes.
+
+The command at the end of each issue runs a scenario that showed the issue in the published results
+([releases.md](releases.md)).
+"""
+
+
+def known_issues_page(note: str, results: Results) -> str:
+    """The page; `note` names its source."""
+    return "".join(_parts(note, results))
+
+
+def _parts(note: str, results: Results) -> Iterator[str]:
+    yield f"# Known issues of released kubelets\n\n{note}{INTRODUCTION}"
+    issues = every_known_issue()
+    for id_ in dict.fromkeys(issue.id for issue in issues):
+        yield f"\n## {id_}\n"
+        mine = [issue for issue in issues if issue.id == id_]
+        for what in dict.fromkeys(issue.what for issue in mine):
+            yield f"\n{what}\n\n| requirement | failed assertion | releases | fails | condition | source |\n"
+            yield "| --- " * 6 + "|\n"
+            yield from (_row(issue) for issue in mine if issue.what == what)
+        yield f"\nTo see it: {_command(id_, results)}\n"
+
+
+def _row(issue: KnownIssue) -> str:
+    condition = "" if issue.settings == "none" else issue.settings
+    releases = ", ".join(release.removeprefix("v") for release in issue.releases)
+    assertion = f"“{issue.assertion}”" + (f", in “{issue.scenario}”" if issue.scenario else "")
+    cells = (issue.requirement, assertion, releases, issue.happens, condition, issue.link)
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _command(id_: str, results: Results) -> str:
+    """A run of one scenario, on the newest release that showed the issue; of a scenario with few other issues."""
+    found = [
+        (len(others), release, scenario)
+        for target, outcomes in results.items()
+        if target.startswith(REAL)
+        for release in [target.removeprefix(REAL)]
+        for scenario, (_, *others) in outcomes.items()
+        if id_ in others
+    ]
+    if not found:
+        return "no published result shows it."
+    newest = max((release for _, release, _ in found), key=lambda release: [*map(int, release.split("."))])
+    _, _, scenario = min(one for one in found if one[1] == newest)
+    return f"`drahealth run --target kubelet --kubernetes {newest} -k {scenario.removeprefix('test_')}`"
