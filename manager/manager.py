@@ -111,7 +111,7 @@ class DeviceManager:
         self._device_plugins.end(pod_uid)
 
     def pods(self) -> frozenset[str]:
-        """The UIDs of all pods that hold claims or devices of device plugins, also of pods that are gone from the API."""
+        """The UIDs of all pods that hold claims or devices of device plugins, even if the API no longer has them."""
         return self._dra.pods() | self._device_plugins.pods()
 
     def forget(self, pod_uid: str) -> None:
