@@ -12,9 +12,9 @@ in several revisions of the KEP is listed once, with the newest of these revisio
 names requirements; [requirements.md](requirements.md) lists all requirements and their scenarios.
 
 On this page, a mutant is a wrong copy of the reference or of its API server. Each mutant makes at least one
-scenario of its row fail. `ci/prove-statements` tries the mutants whose names have hyphens with the scenarios of their
-rows; `-k TEXT-01` selects one row. `suites/unit/suites/test_mutants.py` tries the other mutants. Ids such as READ-16
-are in [readings.md](readings.md).
+scenario of its row fail. The names of some mutants have a hyphen: `ci/prove-statements` runs each of these mutants with
+the scenarios of its row, and `-k TEXT-01` selects one row. `suites/unit/suites/test_mutants.py` tries the other
+mutants. IDs such as READ-16 are in [readings.md](readings.md), IDs such as A-17 in [facts.md](facts.md).
 
 """
 
