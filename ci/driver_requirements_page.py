@@ -20,7 +20,8 @@ EXPERIMENTS_HEAD = """
 
 An experiment does something to a driver and records what happens. It judges nothing. drahealth starts the driver
 several times: each value in the column `process` is one process of the driver. Experiments of different processes run
-at the same time. If the driver was already running, its only process is `main`.
+at the same time. drahealth can also check a driver that already runs. Then it starts
+no process, and the only process is `main`.
 
 | experiment | process | seconds | what the experiment does |
 |---|---|---|---|

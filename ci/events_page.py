@@ -41,7 +41,8 @@ SECTIONS = {
 FIELDS = {
     "driver": "Name of the driver; for a device plugin its resource.",
     "instance": "Instance ID in a rolling update; empty if there is none, and on the kubelet side.",
-    "endpoint": "Path of the plugin's socket; empty on the driver side.",
+    "endpoint": "Path of the plugin's socket; empty on the driver side. In `registration-failed`: path of the "
+    "registration socket, or of the directory in which no socket appeared.",
     "stream": "Name of the stream, unique in a history.",
     "health_api": "API of the stream, as in [health-apis.md](health-apis.md).",
     "ok": "true for success, false for a failure.",

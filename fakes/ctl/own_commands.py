@@ -69,7 +69,7 @@ def set_(
 def _nothing_to_set(devices: Sequence[str]) -> str:
     options = "--health, --message or --timeout (for a device plugin --health, --listed or --unlisted)"
     return (
-        f"no change for {' '.join(devices)}; pass {options}"
+        f"nothing to set for {' '.join(devices)}; pass {options}"
         if devices
         else f"missing DEVICE; pass DEVICE and {options}, or --heartbeat alone"
     )

@@ -92,7 +92,8 @@ def serve(
     metrics_port: Annotated[
         int | None,
         _of_file(
-            "Port for Prometheus metrics; 0 selects a free port. Clients need the token in SOCKET.metrics-token.",
+            "Port for Prometheus metrics; 0 selects a free port. Clients need the token in a file: the path of the "
+            "control socket, with .metrics-token added.",
             "PORT",
         ),
     ] = None,

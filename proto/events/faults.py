@@ -11,7 +11,7 @@ ActionOutcome = Literal["done", "failed", "timed out"]
 
 @dataclass(frozen=True, slots=True)
 class FaultInjected:
-    """A fault adapter broke a device, or changed the cause of its fault.
+    """A fault adapter broke a device, or did the action `change` of the fault while the device was broken.
 
     The time of the event is the end of the action.
     """
@@ -23,7 +23,7 @@ class FaultInjected:
     fault: str
     """Name of the fault in the driver profile."""
     step: Literal["break", "change"]
-    """Whether the adapter broke the device, or changed the cause of the fault."""
+    """`break`, or `change`: the device stays broken, and the driver must report another message or health."""
     pool: str
     device: str
     """Name of the device in its pool."""

@@ -41,7 +41,7 @@ class PluginDeregistered:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationFailed:
-    """The kubelet could not register the plugin of a registration socket; it tries again."""
+    """The registration at a registration socket failed. The kubelet tries again."""
 
     event: ClassVar[str] = "registration-failed"
     emitters: ClassVar[tuple[str, ...]] = (KUBELET,)

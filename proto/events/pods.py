@@ -218,7 +218,7 @@ class GateSet:
 class Stopped:
     """A component was stopped or killed."""
 
-    event: ClassVar[str] = "stopped"
+    event: ClassVar[str] = "component-stopped"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
 
     component: str
@@ -227,7 +227,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """A component was restarted, or its process ended and was started again."""
+    """A component was restarted by the scenario, or started again after it had ended by itself."""
 
     event: ClassVar[str] = "restarted"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
@@ -248,7 +248,7 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class TimeSkipped:
-    """A timeline skipped the rest of a wait, because only heartbeats had happened in it.
+    """A timeline skipped the rest of a wait, because nothing except heartbeats had happened since the wait began.
 
     Unlike `time-passed`, this does not move the clock of the node.
     """

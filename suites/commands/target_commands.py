@@ -37,8 +37,8 @@ def run(
             metavar="N",
             min=1,
             help="Run N processes, each with its own node; on kind they share the cluster. Default on the reference: "
-            "the number of processors, up to 4, but one process with -k or --last-failed. On a real kubelet: the nodes "
-            "that fit into half of the free memory, up to 4. On kind: 1.",
+            "the number of processors, up to 4, but one process with -k or --last-failed. On a real kubelet: as "
+            "many as nodes fit into half of the free memory, up to 4. On kind: 1.",
         ),
     ] = None,
     seed: Annotated[

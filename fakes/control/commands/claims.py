@@ -9,7 +9,7 @@ CALLS = ("prepare", "unprepare")
 
 @command("fail_claims", DRIVER, ctl="", step="")
 class FailClaims(Command[None]):
-    """Answer all calls of this kind with an error for each claim, or omit the claims from the answer.
+    """Let NodePrepareResources or NodeUnprepareResources fail: answer each claim with an error, or omit the claims.
 
     If `error` is empty and `omit` is not set, the calls succeed again.
     """

@@ -17,7 +17,9 @@ DEVICE = "A device such as gpu-0 or gpu-0/mig-1, a pattern such as gpu-*, or all
 @command("inject", undo=lambda done: Clear(done.fault, done.device))
 class Inject(Command[Sequence[str]]):
     """Add a fault of the catalogue to devices. The fake immediately reports the device with
-    the health that the policy assigns to the fault. The reply names the devices that the policy leaves Healthy.
+    the health that the policy assigns to the fault.
+
+    The reply names the devices that the policy leaves Healthy.
 
     If a device already has the fault, the command fails and changes nothing.
     """
@@ -28,7 +30,10 @@ class Inject(Command[Sequence[str]]):
 
 @command("clear")
 class Clear(Command[Sequence[str]]):
-    """Remove a fault from devices. The reply names the devices that had it."""
+    """Remove a fault from devices.
+
+    The reply names the devices that had it.
+    """
 
     fault: str = argument("The fault to clear.")
     device: Devices = argument(DEVICE, Kind.DEVICES)
@@ -141,7 +146,10 @@ class TaintDevices(Command[None]):
     joined=Joined("TAINT", "KEY[:EFFECT]. Without an effect, all taints with this key.", _parse_untaint),
 )
 class UntaintDevices(Command[Sequence[str]]):
-    """Remove a taint from devices. The reply names the devices that had it."""
+    """Remove a taint from devices.
+
+    The reply names the devices that had it.
+    """
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
     key: str = argument("Key of the taint, such as gpu.example.com/unhealthy.")

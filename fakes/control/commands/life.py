@@ -29,7 +29,7 @@ class Stop(Command[None]):
 
 @command("restart", DRIVER, step="life restart")
 class Restart(Command[None]):
-    """Stop the driver and start it again. `offer` selects the health APIs of the restarted driver.
+    """Stop the driver and start it again. The restarted driver can serve other health APIs.
 
     If a health API is unknown, the command fails, and the driver continues unchanged.
     """
@@ -47,7 +47,8 @@ class Upgrade(Command[None]):
     """Run a rolling update: a newer instance takes over. The command returns when the older instance has ended.
 
     The newer instance starts beside the older one, with its own sockets. If a kubelet has registered the older
-    instance, it must register the newer one, too. Both instances run for the overlap. Then the older one stops.
+    instance, it must register the newer one, too. Both instances run during the time `overlap`. Then the older one
+    stops.
 
     Devices keep their faults, taints, running recoveries and the values of `set`. Stream faults end with the older
     instance.

@@ -3,7 +3,7 @@
 import json
 import re
 from dataclasses import fields
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given, settings
@@ -84,3 +84,7 @@ def test_fields_of_later_versions_are_ignored() -> None:
 def test_invalid_event_data_is_rejected_with_the_wrong_part(data: Any, named: str) -> None:
     with pytest.raises(ValueError, match=re.escape(named)):
         from_json(data)
+
+
+def test_each_event_has_a_name_of_its_own() -> None:
+    assert set(EVENTS.values()) == set(get_args(Event))

@@ -43,7 +43,7 @@ async def test_set_heartbeat_applies_to_the_driver(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("gpu-0",), "no change for gpu-0; pass --health, "),
+        (("gpu-0",), "nothing to set for gpu-0; pass --health, "),
         (("--health", "Healthy"), "missing DEVICE; "),
         ((), "missing DEVICE; "),
         (("gpu-0", "--health", "sick"), "--health must be one of Healthy, Unhealthy, Unknown, got 'sick'"),
