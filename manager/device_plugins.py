@@ -5,6 +5,7 @@ It joins the pure modules (`resources`, `allocations`) with the I/O (`device_plu
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -25,6 +26,7 @@ from drahealth.manager.plugin import PluginError
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.registration import Candidate, Refused, Socket
 from drahealth.manager.resources import Resources
+from drahealth.manager.status import MAP_SLOTS, turned
 from drahealth.manager.tasks import notify_each, spawn
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.device_plugin import VERSION
@@ -302,10 +304,11 @@ class DevicePluginManager:
         return lambda: self._amount_subscribers.remove(notify)
 
     def _container(self, held: Iterable[Allocation]) -> tuple[ResourceStatus, ...]:
-        return tuple(
-            ResourceStatus(resource, tuple(ResourceHealth(d, self._resources.health(resource, d)) for d in devices))
-            for resource, devices in by_resource(held).items()
-        )
+        return tuple(ResourceStatus(name, self._shown(name, devices)) for name, devices in by_resource(held).items())
+
+    def _shown(self, resource: str, devices: Iterable[str]) -> tuple[ResourceHealth, ...]:
+        found = tuple(ResourceHealth(d, self._resources.health(resource, d)) for d in devices)
+        return found if self.profile.plugin_devices_ordered else turned(found, random.randrange(MAP_SLOTS))
 
     def _notify(self, resource: str, devices: frozenset[str]) -> None:
         pods = self._allocations.holders(resource, devices, by_resource=self.profile.owner_by_resource)

@@ -115,6 +115,9 @@ class Profile:
     entries_ordered: bool
     """The entries of a container keep the order of its claims; otherwise their order changes (B-01)."""
 
+    plugin_devices_ordered: bool
+    """The devices of a device plugin keep their order in an entry; otherwise their order changes (B-36)."""
+
     health_events: bool
     """A change of health in a status causes an event on the pod (M-08)."""
 
@@ -193,6 +196,7 @@ KEP = Profile(
     duplicate_id_shows="worst",
     drivers_order="allocation's",
     entries_ordered=True,
+    plugin_devices_ordered=True,
     health_events=True,
     final_status="kept",
     api_filters_reads=True,
@@ -235,6 +239,7 @@ V1_37 = Profile(
     duplicate_id_shows="first",
     drivers_order="any",
     entries_ordered=False,
+    plugin_devices_ordered=False,
     health_events=False,
     final_status="dropped",
     api_filters_reads=False,

@@ -1,6 +1,7 @@
 """The health part of a status: `allocatedResourcesStatus` (KEP-4680, `ResourceStatus`). Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from drahealth.manager.cache import Reading
 from drahealth.manager.profile import Profile
@@ -13,6 +14,8 @@ from drahealth.proto.values import (
     ResourceHealth,
     ResourceStatus,
 )
+
+T = TypeVar("T")
 
 MAP_SLOTS = 8
 """Slots of a small map of a kubelet, in any of which a walk through it begins."""
@@ -63,9 +66,9 @@ def entries(
     return tuple(found.values())
 
 
-def turned(entries: tuple[ResourceStatus, ...], by: int) -> tuple[ResourceStatus, ...]:
-    """The entries in the order of a kubelet's map, starting at its slot `by` (B-01)."""
-    return entries[by:] + entries[:by]
+def turned(found: tuple[T, ...], by: int) -> tuple[T, ...]:
+    """The entries or devices in the order of a kubelet's map, starting at its slot `by` (B-01, B-36)."""
+    return found[by:] + found[:by]
 
 
 def is_shown(use: ClaimUse, object_name: str, profile: Profile) -> bool:

@@ -295,6 +295,20 @@ async def test_a_pod_does_not_run_without_its_devices_after_a_kubelet_restart(no
         await later.has_devices(1)
 
 
+@scenario("STATUS-13")
+async def test_the_devices_of_a_device_plugin_keep_their_order_between_status_updates(node: Node) -> None:
+    plugin = await node.device_plugin(devices=8)
+    pod, gpu = await node.running_pod(plugin.request(8)), plugin.gpus[0]
+    await pod.shows(gpu, Health.HEALTHY)
+    for number in range(6):
+        health = (Health.UNHEALTHY, Health.HEALTHY)[number % 2]
+        await gpu.becomes(health)
+        await pod.shows(gpu, health)
+    with node.judging("STATUS-13", "the order of devices does not change"):
+        orders = pod.device_orders(plugin.resource)
+        node.check(len(orders) == 1, "the same order of devices in each status", orders)
+
+
 @scenario("TERM-02")
 async def test_the_device_of_an_ended_pod_can_be_used_again(node: Node) -> None:
     plugin = await node.device_plugin()

@@ -227,6 +227,12 @@ class Pod:
         statuses = [status for status in self.node.history.of(StatusSeen) if status.uid == self.uid]
         return {tuple(e.name for e in c.resources) for status in statuses for c in status.containers if c.resources}
 
+    def device_orders(self, entry: str) -> set[tuple[str, ...]]:
+        """All orders of the devices in this entry that occurred in its statuses."""
+        statuses = [status for status in self.node.history.of(StatusSeen) if status.uid == self.uid]
+        found = (e for status in statuses for _, entries in status.entries() for e in entries if e.name == entry)
+        return {tuple(resource.resource_id for resource in one.resources) for one in found}
+
     async def ends(self, code: int = 0) -> None:
         """Terminate all its containers with this exit code. The kubelet terminates sidecars."""
         self.node.log(f"the containers of pod {self.name} terminate with exit code {code}")
