@@ -147,12 +147,14 @@ async def test_a_pod_keeps_its_entry_while_its_driver_cannot_prepare_the_claim_f
     await gpu.becomes(Health.UNHEALTHY, message="before the other pod")
     await pod.shows(gpu, Health.UNHEALTHY, message="before the other pod")
     await driver.control.fail_claims("prepare", "the device is in use")
-    await node.pod(claim["gpu"])  # a kubelet may call the driver again for it
+    other = await node.pod(claim["gpu"])  # a kubelet may call the driver again for it
     await node.kubelet_catches_up()
     pod.still_shows(gpu, Health.UNHEALTHY, message="before the other pod")
     await gpu.becomes(Health.HEALTHY)
     await pod.shows(gpu, Health.HEALTHY)
     await driver.control.fail_claims("prepare")
+    await other.is_deleted()  # it has no entry on releases with P-05
+    await other.is_gone()
 
 
 @scenario("PREPARE-04", "STATUS-05")
