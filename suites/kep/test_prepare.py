@@ -187,7 +187,8 @@ async def test_a_claim_of_two_drivers_waits_for_the_second_one(node: Node) -> No
     with node.judging("ABSENT-02", "the pod does not run before"):
         node.check(not pod.has_run(), "no container of the pod has run", pod)
     await two.control.fail_claims("prepare")
-    await pod.is_running()
+    with node.judging("ABSENT-02", "the pod runs after a later attempt"):
+        await pod.is_running()
     with node.judging("PREPARE-04", "the devices of both drivers are there"):
         await pod.shows(one.gpus[0], Health.HEALTHY)
         await pod.shows(two.gpus[0], Health.HEALTHY)
