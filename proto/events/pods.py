@@ -117,7 +117,8 @@ class PodStateSeen:
     is_deleting: bool = False
     """Whether the Pod has a deletionTimestamp."""
     texts: tuple[tuple[str, str], ...] = ()
-    """Reasons and messages of the Pod (with an empty type) and of its conditions, each with the condition's type."""
+    """Reasons and messages of the Pod (with an empty type) and of the conditions PodReadyToStartContainers,
+    Initialized, Ready and ContainersReady, each with the condition's type."""
 
 
 @dataclass(frozen=True, slots=True)

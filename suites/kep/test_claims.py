@@ -161,7 +161,7 @@ async def test_two_partitions_of_a_device_each_show_their_own_health(node: Node)
     [one], [other] = await first.gpus(), await second.gpus()
     await one.becomes(Health.UNHEALTHY, message="of one partition")
     await first.shows(one, Health.UNHEALTHY, message="of one partition")
-    second.still_shows(other, Health.HEALTHY)
+    await second.shows(other, Health.HEALTHY)
     await one.becomes(Health.HEALTHY)
     await first.shows(one, Health.HEALTHY)
     await other.fails_with("xid/95")  # a fault of the whole device

@@ -177,7 +177,7 @@ async def test_a_claim_of_two_drivers_is_prepared_and_unprepared_by_both(node: N
         await _is_unprepared(node, uid, one, two)
 
 
-@scenario("ABSENT-02", "PREPARE-04")
+@scenario("ABSENT-02", "PREPARE-02", "PREPARE-04")
 async def test_a_claim_of_two_drivers_waits_for_the_second_one(node: Node) -> None:
     one, two = await node.driver(), await node.driver()
     claim = await node.joint_claim(one=one, two=two)
@@ -187,7 +187,7 @@ async def test_a_claim_of_two_drivers_waits_for_the_second_one(node: Node) -> No
     with node.judging("ABSENT-02", "the pod does not run before"):
         node.check(not pod.has_run(), "no container of the pod has run", pod)
     await two.control.fail_claims("prepare")
-    with node.judging("ABSENT-02", "the pod runs after a later attempt"):
+    with node.judging("PREPARE-02", "the pod runs after a later attempt"):
         await pod.is_running()
     with node.judging("PREPARE-04", "the devices of both drivers are there"):
         await pod.shows(one.gpus[0], Health.HEALTHY)

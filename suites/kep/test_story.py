@@ -42,7 +42,8 @@ async def test_a_pod_shows_its_failed_device_plugin_gpu_and_its_replacement_gets
         await replacement.shows(healthy, Health.HEALTHY)
     await pod.is_gone()  # its device is free now, and still Unhealthy
     [next_one] = await (await node.running_pod(plugin.request())).devices_of(plugin)
-    node.check(next_one != failing, f"another pod has another device than {failing}", next_one)
+    with node.judging("STORY-01", "another pod has another device"):
+        node.check(next_one != failing, f"another device than {failing}", next_one)
 
 
 @scenario("STATUS-01", needs=("taint-devices",))

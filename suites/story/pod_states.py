@@ -11,7 +11,7 @@ _NOISE = {
 }
 """Keys of a Pod that a write can change although it changes nothing else."""
 _FROM_CONTAINERS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
-"""Conditions that only the runs of containers decide on. Others, such as those of a resize, are left out."""
+"""Conditions that follow from the containers and the sandbox. Others, such as those of a resize, are left out."""
 _PROBES = ("readinessProbe", "startupProbe", "livenessProbe")
 
 
