@@ -196,7 +196,7 @@ class Pod:
     def has_shown(self, gpu: Gpu | PluginGpu, health: Health) -> bool:
         """Whether a container of any status so far showed this health of the device."""
         name = gpu.resource_id(self.node.profile)
-        seen = (c for s in self.node.history.of(StatusSeen) if s.uid == self.uid for c in s.containers)
+        seen = (c for status in self.statuses() for c in status.containers)
         shown = (r for c in seen for entry in c.resources or () for r in entry.resources)
         return any(r.resource_id == name and r.health == health for r in shown)
 
@@ -224,13 +224,12 @@ class Pod:
 
     def orders(self) -> set[tuple[str, ...]]:
         """All orders of a container's entries that occurred in its statuses."""
-        statuses = [status for status in self.node.history.of(StatusSeen) if status.uid == self.uid]
-        return {tuple(e.name for e in c.resources) for status in statuses for c in status.containers if c.resources}
+        containers = (container for status in self.statuses() for container in status.containers)
+        return {tuple(entry.name for entry in one.resources) for one in containers if one.resources}
 
     def device_orders(self, entry: str) -> set[tuple[str, ...]]:
         """All orders of the devices in this entry that occurred in its statuses."""
-        statuses = [status for status in self.node.history.of(StatusSeen) if status.uid == self.uid]
-        found = (e for status in statuses for _, entries in status.entries() for e in entries if e.name == entry)
+        found = (e for status in self.statuses() for _, entries in status.entries() for e in entries if e.name == entry)
         return {tuple(resource.resource_id for resource in one.resources) for one in found}
 
     async def ends(self, code: int = 0) -> None:
