@@ -64,14 +64,6 @@ class Options:
         """The options from the command's flags; creates the directories. Raises ConfigurationError."""
         kind = API_SERVER.value(api_server)
         behavior = _profile(profile, kind, kubernetes)
-        root = root_dir.absolute()
-        _check_place(root)
-        _check_length(root)
-        _make_private(root)
-        folder = (pods or root / "pods").absolute()
-        for path in (root, folder):
-            check_output_folder(str(path))
-        _check_owner(root)
         if not 0 < resync < math.inf:
             raise ConfigurationError(
                 f"--resync must be a number of seconds above 0, got {resync:g}", "the default is 60"
@@ -84,6 +76,14 @@ class Options:
         if not is_name(name):
             raise ConfigurationError(f"invalid node name {name!r}", "pass --node-name, such as node-a")
         gates = gates_of(feature_gates or "")
+        root = root_dir.absolute()
+        _check_place(root)
+        _check_length(root)
+        _make_private(root)  # the first change of a file: a rejected value leaves no directory
+        folder = (pods or root / "pods").absolute()
+        for path in (root, folder):
+            check_output_folder(str(path))
+        _check_owner(root)
         record = history.absolute() if history else None
         if record:
             check_history_file(record)

@@ -66,6 +66,18 @@ def test_an_invalid_option_gives_a_one_line_error(
     assert capfd.readouterr() == ("", f"drahealth: {sentence}\n")
 
 
+def test_a_rejected_value_creates_no_directory(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    new = root / "new"
+    for option in (
+        ("--resync", "-1"),
+        ("--metrics-port", "-1"),
+        ("--node-name", "A b"),
+        ("--feature-gates", "Fast=true"),
+    ):
+        assert refused(monkeypatch, "manager", "--root-dir", str(new), *option) == 2
+    assert not new.exists()
+
+
 def test_too_long_root_directory_path_is_rejected_and_not_created(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
