@@ -60,6 +60,7 @@ from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, Method
 from drahealth.proto.sockets import SocketInUse, is_served
 
 _serial = count(1)
+_STOPPED = "the plugin has stopped"
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +183,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         self._running = False
         self._registered.clear()
         for stream in list(self._waiting):  # before a kubelet can report the end
-            self._closed(stream, "the plugin has stopped")
+            self._closed(stream, _STOPPED)
         await self._stop_registering()
         await self.failing.suspend()
         if self._registration:
@@ -368,7 +369,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
                 yield LIST_AND_WATCH.response(devices=[{"ID": d.id, "health": d.health} for d in devices])
             self._closed(stream, "ended by the plugin")
         finally:
-            self._closed(stream, CANCELLED)
+            self._closed(stream, CANCELLED if self._running else _STOPPED)
 
     def _closed(self, stream: str, why: str) -> None:
         if self._waiting.pop(stream, None) is not None:

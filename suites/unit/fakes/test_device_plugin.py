@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import grpc
@@ -231,6 +231,33 @@ async def test_stopped_plugin_leaves_no_files(rig: Rig, plugin: PluginControl, e
     await plugin.start()
     await getattr(plugin, end)()
     assert (rig.sockets(), (await plugin.state()).running) == (left, False)
+
+
+class OpensAStreamWhileItStops(FakeDevicePlugin):
+    """A plugin whose kubelet opens a stream after the plugin began to stop."""
+
+    kubelet: "asyncio.Task[object] | None" = None
+
+    async def _stop_registering(self) -> None:
+        if self.kubelet is None:
+            self.kubelet = asyncio.create_task(self._reads_a_list())
+            await until(lambda: self.streams == 1)
+        await super()._stop_registering()
+
+    async def _reads_a_list(self) -> None:
+        async with grpc.aio.insecure_channel(target(self.endpoint)) as channel:
+            with suppress(grpc.aio.AioRpcError):
+                async for _ in LIST_AND_WATCH.stub(channel)(LIST_AND_WATCH.request()):
+                    pass
+
+
+async def test_stream_opened_while_the_plugin_stops_is_not_ended_by_the_kubelet(rig: Rig) -> None:
+    plugin = OpensAStreamWhileItStops(options(rig), observe=rig.events.append)
+    await plugin.start()
+    await plugin.crash()
+    assert plugin.kubelet
+    await plugin.kubelet
+    assert [event.why for event in rig.happened(StreamClosed)] == ["the plugin has stopped"]
 
 
 @pytest.mark.parametrize("call", ["set_health", "remove", "restore"])
