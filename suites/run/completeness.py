@@ -85,7 +85,7 @@ class Completeness:
         if self.run.interrupted and not self.run.planned:
             self.run.planned = self._collected
         self.run.stopped = self.run.stopped or str(session.shouldfail or "")
-        if not self.run.ended_early:
+        if not self.run.ended_early or self.config.option.collectonly:
             return
         for report in (*map(_not_ended, self._begun.values()), _of_the_run(self.run.reason())):
             self.config.hook.pytest_runtest_logreport(report=report)

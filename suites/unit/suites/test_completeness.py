@@ -123,6 +123,11 @@ def test_a_selection_is_not_complete_and_no_error(tmp_path: Path) -> None:
     assert cases(tmp_path) == [("test_stories", "test_second", [])]
 
 
+def test_collecting_the_scenarios_is_no_error_and_no_complete_run(tmp_path: Path) -> None:
+    assert play(tmp_path, "pass", "--collect-only") == 0
+    assert (report(tmp_path)["complete"], cases(tmp_path)) == (False, [])
+
+
 @pytest.mark.parametrize("option", ["--drahealth-report=/dev/full", "--junitxml=/dev/full"])
 def test_a_file_that_cannot_be_written_at_the_end_exits_with_3(tmp_path: Path, option: str) -> None:
     (tmp_path / "test_stories.py").write_text(STORIES.replace("{event}", "pass"))
