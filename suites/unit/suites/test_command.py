@@ -115,6 +115,11 @@ def test_an_invalid_option_gives_a_one_line_error(
     assert (out, err.count("\n"), err.startswith(f"drahealth: {sentence}")) == ("", 1, True)
 
 
+@pytest.mark.parametrize("version", ["1.20.0", "1.37"])
+def test_binaries_of_a_release_without_a_profile_are_rejected(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    assert refused(monkeypatch, "binaries", "ensure", "--kubernetes", version) == 2
+
+
 def test_the_environment_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_ADDOPTS", "--of-no-such-option")
     before = dict(os.environ)

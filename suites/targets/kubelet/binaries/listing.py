@@ -6,14 +6,16 @@ from rich.markup import escape
 from drahealth.suites.targets.kubelet.binaries import ensure as binaries
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.stage_printer import StagePrinter
+from drahealth.suites.targets.versions import parse_version, profile_of
 
 _MIB = 1024 * 1024
 
 
 def ensure_binaries(kubernetes: str | None) -> None:
-    """Download the binaries if needed, and print their paths."""
-    console = Console(highlight=False, stderr=True)
-    found = binaries.ensure(kubernetes or DEFAULT_VERSION, StagePrinter(console))
+    """Download the binaries if needed, and print their paths. Raises ConfigurationError for an unsupported release."""
+    version = parse_version(kubernetes or DEFAULT_VERSION)
+    profile_of(version)  # before a download or a build of minutes
+    found = binaries.ensure(version, StagePrinter(Console(highlight=False, stderr=True)))
     for path in (found.kubelet, found.kube_apiserver, found.kube_scheduler, found.kube_controller_manager, found.etcd):
         Console(highlight=False).print(str(path), soft_wrap=True)
 
