@@ -20,7 +20,7 @@ async def test_a_health_change_while_the_api_server_is_down_shows_when_it_is_bac
 
 
 @scenario("EVENT-01", "TIMEOUT-01", needs=("stop-api-server", "control-without-api-server"))
-async def test_a_change_creates_an_event_even_if_only_the_final_status_shows_it(node: Node) -> None:
+async def test_a_change_creates_an_event_even_if_the_pod_ended_while_the_api_server_was_down(node: Node) -> None:
     driver = await node.driver()
     gpu, claim = driver.gpus[0], await node.claim(driver)
     pod = await node.running_pod(claim["gpu"], restart="Never")
@@ -42,7 +42,7 @@ async def test_a_change_creates_an_event_even_if_only_the_final_status_shows_it(
 
 
 @scenario("AWAY-02")
-async def test_a_driver_restarted_while_the_api_server_is_down_is_watched_and_publishes_again(node: Node) -> None:
+async def test_a_driver_that_restarts_while_the_api_server_is_down_is_watched_and_publishes_again(node: Node) -> None:
     driver = await node.driver(devices=2)
     pod = await node.running_pod((await node.claim(driver))["gpu"])
     [gpu] = await pod.gpus()

@@ -140,7 +140,7 @@ async def test_a_device_that_its_driver_never_reported_shows_unknown(node: Node)
 
 
 @scenario("STATUS-15", "STATUS-17")
-async def test_health_changes_nothing_else_in_the_status_and_no_other_pod(node: Node) -> None:
+async def test_a_change_of_health_changes_nothing_else_in_the_status_and_no_other_pod(node: Node) -> None:
     driver = await node.driver(devices=2)
     pod, other_pod = [await node.running_pod((await node.claim(driver))["gpu"]) for _ in range(2)]
     [gpu], [other] = await pod.gpus(), await other_pod.gpus()

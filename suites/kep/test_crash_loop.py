@@ -33,7 +33,7 @@ async def test_a_pod_in_crash_loop_back_off_shows_a_device_plugins_health(node: 
 
 
 @scenario("STATUS-01", needs=("restart-rules",))
-async def test_a_container_that_its_own_rule_restarts_shows_the_health_of_its_device(node: Node) -> None:
+async def test_a_container_that_a_restart_rule_restarts_shows_the_health_of_its_device(node: Node) -> None:
     driver = await node.driver()
     gpu = driver.gpus[0]
     pod = await node.running_pod((await node.claim(driver))["gpu"], restart="Never", restart_codes=(3,))

@@ -135,7 +135,7 @@ async def test_a_container_with_a_claim_and_an_extended_resource_shows_both(node
 
 
 @scenario("DP-09", counterpart_of=("TestDeviceHealthUpdateWithDuplicateDeviceIDs",))
-async def test_devices_of_two_resources_with_the_same_id_keep_their_own_health(node: Node) -> None:
+async def test_devices_with_the_same_id_in_two_resources_keep_their_own_health(node: Node) -> None:
     _, first, mine = await node.pod_with_a_plugin_gpu()
     _, second, other = await node.pod_with_a_plugin_gpu()
     await first.shows(mine, Health.HEALTHY)
@@ -192,7 +192,7 @@ async def test_a_change_in_a_device_plugins_list_creates_a_pod_event(node: Node)
 
 
 @scenario("DP-10")
-async def test_the_status_shows_a_lost_device_without_a_resync(node: Node) -> None:
+async def test_a_device_that_no_list_contains_shows_unknown_without_a_resync(node: Node) -> None:
     plugin, pod, gpu = await node.pod_with_a_plugin_gpu()
     await gpu.becomes(Health.UNHEALTHY)
     await pod.shows(gpu, Health.UNHEALTHY)

@@ -86,7 +86,7 @@ async def test_a_device_of_the_pod_itself_creates_an_event(node: Node) -> None:
 
 
 @scenario("EVENT-01", "DP-03")
-async def test_two_resources_of_one_container_show_and_create_events_each(node: Node) -> None:
+async def test_two_resources_of_one_container_have_an_entry_each_and_create_events(node: Node) -> None:
     one, two = await node.device_plugin(), await node.device_plugin()
     pod = await node.running_pod(one.request(), two.request())
     [mine], [other] = one.gpus, two.gpus
@@ -118,7 +118,7 @@ async def test_a_kubelet_restart_creates_no_event_for_known_health(node: Node) -
 
 
 @scenario("EVENT-02", needs=("stop-api-server", "control-without-api-server"))
-async def test_a_change_while_the_api_server_is_down_creates_one_event(node: Node) -> None:
+async def test_a_change_while_the_api_server_is_down_creates_at_most_one_event(node: Node) -> None:
     driver = await node.driver(heartbeat=0)
     gpu = driver.gpus[0]
     pod = await node.running_pod((await node.claim(driver))["gpu"])

@@ -146,7 +146,7 @@ async def test_without_dra_the_devices_of_device_plugins_show_their_health(node:
 
 
 @scenario("GATE-09", "GATE-03", "GATE-04")
-async def test_without_the_gate_of_messages_devices_show_their_health_alone(node: Node) -> None:
+async def test_without_the_gate_of_messages_a_status_shows_health_but_no_messages(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu()
     await gpu.becomes(Health.UNHEALTHY, message="while the gate was on")
     await pod.shows(gpu, Health.UNHEALTHY, message="while the gate was on")

@@ -9,7 +9,7 @@ from drahealth.suites.story.node import Node
 
 
 @scenario("API-01")
-async def test_the_api_server_refuses_entries_of_another_shape(node: Node) -> None:
+async def test_the_api_server_refuses_entries_with_values_of_a_wrong_type(node: Node) -> None:
     node.unjudged.add("STATUS-18")  # the scenario itself writes wrong statuses
     _, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)

@@ -79,7 +79,7 @@ async def test_a_plugin_without_the_health_service_runs_pods_and_its_devices_sho
 
 
 @scenario("OPTOUT-01", "OPTOUT-02", counterpart_of=("kep/stream-unimplemented", "alpha2/stream-unimplemented"))
-async def test_a_plugin_that_returns_unimplemented_is_called_once(node: Node) -> None:
+async def test_each_health_method_that_returns_unimplemented_is_called_once(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu(served_health_apis=())
     await pod.shows(gpu, Health.UNKNOWN, message="")
     _, later, seen = await node.pod_with_a_gpu()

@@ -41,7 +41,7 @@ async def test_a_device_shows_under_each_request_that_its_driver_names(node: Nod
 
 
 @scenario("CLAIM-02")
-async def test_a_whole_claim_shows_each_device_under_the_requests_that_its_driver_names(node: Node) -> None:
+async def test_a_container_without_a_request_name_shows_the_requests_that_a_driver_names(node: Node) -> None:
     driver = await _driver_with_devices_for_several_requests(node)
     claim = await node.claim(driver, one=1, two=1, three=1)
     pod = await node.running_pod(claim)
@@ -73,7 +73,7 @@ async def test_a_device_whose_driver_names_a_subrequest_shows_under_its_request(
 
 
 @scenario("STATUS-01")
-async def test_a_whole_claim_shows_a_device_whose_driver_names_no_request(node: Node) -> None:
+async def test_a_container_that_names_no_request_shows_a_device_whose_driver_names_no_request(node: Node) -> None:
     returned = Returned(node.target.node_name, "gpu-0", requests=(), cdi_ids=None)
     node.unjudged.add("STATUS-20")  # what a request has is the word of this driver, not the allocation
     driver = await node.driver(returns={"gpu-0": (returned,)})
@@ -83,7 +83,7 @@ async def test_a_whole_claim_shows_a_device_whose_driver_names_no_request(node: 
 
 
 @scenario("CLAIM-02")
-async def test_a_whole_claim_shows_the_device_of_a_subrequest_under_its_request(node: Node) -> None:
+async def test_a_container_without_a_request_name_shows_a_subrequest_under_its_request(node: Node) -> None:
     driver, claim = await _claim_of_a_subrequest(node)
     pod = await node.running_pod(claim)
     with node.judging("CLAIM-02", "there is an entry for each request"):

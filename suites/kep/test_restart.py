@@ -103,7 +103,7 @@ async def test_the_health_of_several_drivers_survives_a_kubelet_restart(node: No
 
 
 @scenario("PERSIST-01", "STREAM-01")
-async def test_the_end_of_a_stream_survives_a_kubelet_restart(node: Node) -> None:
+async def test_a_device_is_still_unknown_after_the_end_of_its_stream_and_a_kubelet_restart(node: Node) -> None:
     driver, another = await node.driver(timeout=600), await node.driver()
     gpu, fence = driver.gpus[0], another.gpus[0]
     pod = await node.running_pod((await node.claim(driver))["gpu"], (await node.claim(another))["gpu"])

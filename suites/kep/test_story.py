@@ -25,7 +25,7 @@ async def test_a_pod_shows_its_failed_gpu_and_its_replacement_gets_another_gpu(n
 
 
 @scenario("STORY-01", "CRASH-01")
-async def test_a_pod_shows_its_failed_device_plugin_gpu_and_its_replacement_gets_another(node: Node) -> None:
+async def test_a_pod_shows_its_failed_gpu_of_a_device_plugin_and_its_replacement_gets_another(node: Node) -> None:
     plugin = await node.device_plugin(devices=3, preferred=("gpu-0",))
     replicas = await node.replica_set(plugin.request())
     pod = await replicas.next_pod()

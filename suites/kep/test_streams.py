@@ -71,7 +71,7 @@ async def test_the_end_of_a_stream_leaves_the_health_of_another_driver(node: Nod
 
 
 @scenario("OPTOUT-01")
-async def test_devices_show_unknown_after_an_update_to_a_plugin_without_a_health_api(node: Node) -> None:
+async def test_devices_show_unknown_after_a_rolling_update_to_an_instance_without_a_health_api(node: Node) -> None:
     older, pod, gpu = await node.pod_with_a_gpu(timeout=600)
     await gpu.becomes(Health.UNHEALTHY, message="from the older instance")
     await pod.shows(gpu, Health.UNHEALTHY, message="from the older instance")
@@ -105,7 +105,7 @@ async def test_a_plugin_that_returns_unimplemented_prepares_further_claims(node:
 
 
 @scenario("STREAM-02")
-async def test_a_plugin_of_the_older_apis_is_prepared_and_watched(node: Node) -> None:
+async def test_a_plugin_with_only_the_older_apis_prepares_claims_and_is_watched(node: Node) -> None:
     _, pod, gpu = await node.pod_with_a_gpu(dra_versions=("v1beta1.DRAPlugin",), **only_health_api(V1ALPHA1))
     await gpu.becomes(Health.UNHEALTHY, message="by the older API")
     await pod.shows(gpu, Health.UNHEALTHY, message="by the older API")

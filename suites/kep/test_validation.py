@@ -32,7 +32,7 @@ async def test_the_api_server_refuses_entries_that_break_a_rule(node: Node) -> N
 
 
 @scenario("API-01", "PODLEVEL-01")
-async def test_the_api_server_refuses_entries_of_the_pod_for_other_claims(node: Node) -> None:
+async def test_the_api_server_refuses_entries_for_claims_that_the_pod_does_not_have(node: Node) -> None:
     node.unjudged.add("STATUS-18")  # the scenario itself writes wrong statuses
     _, pod, gpu = await node.pod_with_a_gpu()
     await pod.shows(gpu, Health.HEALTHY)
