@@ -7,14 +7,31 @@ from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.judging.statements import TEXTS, VERDICTS, JudgedStatement, statements
 
 INTRODUCTION = """\
-This page lists the testable statements of KEP-4680 and of other texts, and says what judges each of them. A statement
-in several revisions of the KEP is listed once, with the newest of these revisions. For most statements, the table
-names requirements; [requirements.md](requirements.md) lists all requirements and their scenarios.
+This page lists the testable statements of KEP-4680 and of other texts, and some statements that no test can judge. The
+last table names the scenarios and tests that judge a statement. If several revisions of the KEP have a statement, this
+table has one row for this statement, with the newest of these revisions.
 
-On this page, a mutant is a wrong copy of the reference or of its API server. Each mutant makes at least one
-scenario of its row fail. The names of some mutants have a hyphen: `ci/prove-statements` runs each of these mutants with
-the scenarios of its row, and `-k TEXT-01` selects one row. `suites/unit/suites/test_mutants.py` tries the other
-mutants. IDs such as READ-16 are in [readings.md](readings.md), IDs such as A-17 in [facts.md](facts.md).
+Most rows name requirements. [requirements.md](requirements.md) has the requirements for kubelets and API servers, with
+their scenarios. [driver-requirements.md](driver-requirements.md) has the requirements for drivers.
+
+In the last table:
+
+- “Status” means a Pod status with its container statuses.
+- “The field” means `allocatedResourcesStatus` of a container status. An entry is one element of the field.
+- “The Pod's own field” means a second field `allocatedResourcesStatus`. The KEP defines this field in the Pod status
+  itself. No release has this field.
+- “The feature gate” means the gate ResourceHealthStatus.
+- In a remark, “the scenario” means the scenario of the row.
+- “The Go package” means kubeletplugin. “The Python library” is its counterpart in drahealth
+  ([kubelet-plugin.md](kubelet-plugin.md)).
+- IDs such as READ-16 are in [readings.md](readings.md). IDs such as A-17 are in [facts.md](facts.md).
+
+On this page, a mutant is a wrong copy of the reference or of its API server. Each mutant makes at least one scenario of
+its row fail. There are two kinds of mutants:
+
+- Mutants with a hyphen in their names are in the files of `ci/hand-mutants`, with one sentence about each mutant.
+  `ci/prove-statements` runs these mutants with the scenarios of their rows. The option `-k TEXT-01` selects one row.
+- The other mutants are Python classes. `suites/unit/suites/test_mutants.py` runs them with a scenario of their row.
 
 """
 
@@ -26,7 +43,8 @@ def coverage_page(note: str) -> str:
 
 def _parts(note: str) -> Iterator[str]:
     counts = Counter(one.verdict for one in statements().values())
-    yield f"# Coverage of the texts\n\n{note}{INTRODUCTION}| verdict | statements | meaning |\n|---|---|---|\n"
+    yield f"# Coverage of the texts\n\n{note}{INTRODUCTION}"
+    yield "| verdict | number of statements | meaning |\n|---|---|---|\n"
     yield from (f"| {verdict} | {counts[verdict]} | {meaning} |\n" for verdict, meaning in VERDICTS.items())
     yield "\n| text | meaning |\n|---|---|\n"
     yield from (f"| {text} | {meaning} |\n" for text, meaning in TEXTS.items())

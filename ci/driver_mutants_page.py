@@ -8,18 +8,24 @@ from drahealth.suites.checking.mutants.all_mutants import MUTANTS
 from drahealth.suites.checking.summary import proven
 
 INTRODUCTION = """\
-A mutant is a driver or a device plugin with one deliberate defect. The mutants on this page prove the checks of
-[`drahealth check`](check.md). Each mutant is a real process. The checks for its defect must fail, and the
-checks of all other MUST requirements must pass. A driver and a device plugin without a defect must pass all checks.
-`drahealth selftest` runs them all in about five minutes, and prints which checks caught each mutant:
+A mutant is a driver or a device plugin with one deliberate defect. The mutants on this page test the checks of
+[`drahealth check`](check.md) and [`drahealth certify`](certify.md). A check catches a mutant if the check fails for
+this mutant. A check that catches a mutant is *proven*. All other checks are *unproven*. A driver can conform even if an
+unproven check fails.
 
-    drahealth selftest                       # all
-    drahealth selftest wrong-pool            # one
-    drahealth selftest --sample 12 --seed 4  # twelve random mutants, and the two without a defect
+`drahealth selftest` runs each mutant as a real process. The checks for its defect must fail, and the checks of all
+other MUST requirements must pass. The command also runs a driver and a device plugin without a defect, which must pass
+all checks. All of this takes about five minutes. The output has the checks that caught each mutant. Examples:
 
-The exit code is 1 if a check for the defect passes, if a mutant
-fails another MUST, or if a driver without a defect does not conform. It is 3 if a mutant does not start.
-A check that catches no mutant is unproven. A driver can conform even if an unproven check fails.
+    drahealth selftest                       # all mutants
+    drahealth selftest wrong-pool            # one mutant
+    drahealth selftest --sample 12 --seed 4  # twelve random mutants, and the driver and the plugin without a defect
+
+The exit code is 3 if a mutant does not start. It is 1 in these cases:
+
+- A check for the defect of a mutant passes.
+- A mutant fails another MUST.
+- The driver or the device plugin without a defect does not conform.
 
 """
 
@@ -33,15 +39,15 @@ def by_check() -> Iterator[str]:
     caught = {check: proven().get(check, []) for check in CHECKS}
     order = list(requirements())
     yield f"## By check\n\n{sum(map(bool, caught.values()))} of {len(caught)} checks are proven.\n\n"
-    yield "| requirement | check | catches these mutants |\n| --- | --- | --- |\n"
+    yield "| requirement | check | mutants that the check catches |\n| --- | --- | --- |\n"
     for check in sorted(CHECKS.values(), key=lambda one: (order.index(one.requirement), one.name)):
         mutants = ", ".join(f"`{name}`" for name in caught[check.name]) or "**unproven**"
         yield f"| {check.requirement} | {check.name} | {mutants} |\n"
 
 
 def by_mutant() -> Iterator[str]:
-    yield f"\n## By mutant\n\n{len(MUTANTS)} drivers and device plugins.\n\n"
-    yield "| mutant | defect | caught by |\n| --- | --- | --- |\n"
+    yield f"\n## By mutant\n\nThere are {len(MUTANTS)} mutants.\n\n"
+    yield "| mutant | defect | checks that catch it |\n| --- | --- | --- |\n"
     for mutant in MUTANTS.values():
         caught = [
             f"{check} ({CHECKS[check].requirement})"

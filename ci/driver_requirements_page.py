@@ -7,21 +7,42 @@ from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.ledger import DriverRequirement, SubjectKind, requirements
 
 INTRODUCTION = """\
-These requirements are for DRA drivers ([check.md](check.md)). Those whose IDs start with DEVPLUGIN are for device
-plugins ([check-device-plugin.md](check-device-plugin.md)). The line “Judged by” names the command that judges a
-requirement. A driver or device plugin conforms
-if it meets every MUST that applies to it. The result also lists each violated SHOULD, but a violated
-SHOULD does not change the verdict. In the lines “Fix”, `{registry_dir}` and `{device_plugins_dir}` are placeholders
-for directories of drahealth ([check.md](check.md)).
+If the ID of a requirement starts with DEVPLUGIN, the requirement is for device plugins
+([check-device-plugin.md](check-device-plugin.md)), and *plugin* means the device plugin. All other requirements are for
+DRA drivers ([check.md](check.md)).
+
+A driver or device plugin conforms if it meets every MUST that applies to it. The result also lists each violated
+SHOULD, but a violated SHOULD does not change the verdict.
+
+Each requirement has these lines:
+
+- **Judged by**: the commands that judge the requirement. `drahealth certify` means both levels of this command, `core`
+  (the default) and `full` ([certify.md](certify.md#the-certificate)).
+- **Source**: the text that contains the requirement.
+- **Applies to**: the releases of Kubernetes to which the requirement applies.
+- **Health APIs**: the health APIs to which the requirement applies. Without this line, it applies to all health APIs.
+- **Experiments**: the [experiments](#experiments) that the checks of the requirement need. A check can also use the
+  results of other experiments.
+- **Fix**: what you can do if a check of the requirement fails. There is one line for each check.
+  `{registry_dir}` and `{device_plugins_dir}` are placeholders for directories of drahealth ([check.md](check.md)).
 
 """
+INTRODUCTIONS = {
+    "Pod status": """\
+If the line “Judged by” names only `drahealth certify --level full`, the Pod runs on a real kubelet. For all other
+requirements, the Pod runs on the reference, also at level `full`.
+
+"""
+}
+"""The text at the start of a family."""
 EXPERIMENTS_HEAD = """
 ## Experiments
 
-An experiment does something to a driver and records what happens. It judges nothing. drahealth starts the driver
-several times: each value in the column `process` is one process of the driver. Experiments of different processes run
-at the same time. drahealth can also check a driver that already runs. Then it starts
-no process, and the only process is `main`.
+An experiment does something to a driver, and records what happens. It judges nothing. drahealth starts the driver
+several times. The column `process` names the process of the driver that an experiment uses. Experiments of different
+processes run at the same time. The column `seconds` is the usual duration, without the time that each fault of the
+driver profile adds. If drahealth checks a driver that already runs, it starts no process, and `main` is the running
+driver.
 
 | experiment | process | seconds | what the experiment does |
 |---|---|---|---|
@@ -29,10 +50,10 @@ no process, and the only process is `main`.
 PLUGIN_EXPERIMENTS_HEAD = """
 ## Experiments on device plugins
 
-Here, *kubelet* is the part of drahealth that calls the device plugin. Each process of the device plugin has its own
-kubelet, with its own directory.
+In this table, *kubelet* is the part of drahealth that calls the device plugin, except in “a real kubelet”. Each process
+of the device plugin has its own kubelet, with its own directory.
 
-| experiment | process | seconds | what it does |
+| experiment | process | seconds | what the experiment does |
 |---|---|---|---|
 """
 
@@ -45,7 +66,7 @@ def driver_requirements_page(note: str) -> str:
 def _parts(note: str) -> Iterator[str]:
     yield f"# Requirements of DRA drivers and device plugins\n\n{note}{INTRODUCTION}"
     for family in dict.fromkeys(one.family for one in requirements().values()):
-        yield f"## {family[0].upper()}{family[1:]}\n\n"
+        yield f"## {family[0].upper()}{family[1:]}\n\n{INTRODUCTIONS.get(family, '')}"
         for one in requirements().values():
             if one.family == family:
                 yield from _requirement(one)

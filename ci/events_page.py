@@ -7,29 +7,41 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from drahealth.proto.events import EVENTS, IN_FULL, IN_SHORT
+from drahealth.proto.events import EVENTS, IN_FULL, IN_SHORT, DevicesListed, ReportSent
 
 INTRODUCTION = """\
-An event is one thing that happened. On the wire and in files it is a line with one JSON object; the key `event` has its
-name. In Python the events are the types of `drahealth.proto.events`. There are three kinds of output:
+An event is one thing that happened. drahealth prints or writes each event as one line with a JSON object. The key
+`event` has the name of the event. In Python each event has a type in `drahealth.proto.events`. There are three kinds of
+output:
 
 - **Live output**: `drahealth driver serve --json`, `drahealth ctl watch --json` and `drahealth manager --json` print
-  events. Each line also has `time` (RFC 3339). A slow reader misses lines; `left_out_before` is their number.
+  events. Each line also has `time` (RFC 3339). If a reader is too slow, lines are left out. The next line then has
+  `left_out_before`: the number of lines that were left out.
 - **Histories**: `drahealth manager --history FILE` and `drahealth run --histories DIR` write events to files. Each line
-  also has `at`, in monotonic seconds. The first line is a header: `{"format": "drahealth-history/v1", "drahealth":
-  VERSION, "profile": NAME, "started": RFC 3339, "monotonic": SECONDS}`.
+  also has `at`: the time in seconds on a monotonic clock. The first line is a header: `{"format":
+  "drahealth-history/v1", "drahealth": VERSION, "profile": NAME, "started": RFC 3339, "monotonic": SECONDS}`. The keys
+  `started` and `monotonic` have the time of the start: as date and time, and on the clock of `at`.
   `drahealth.proto.history.read_history(path)` reads a history.
 - **Evidence**: `drahealth check --evidence FILE` writes events to a file ([check.md](check.md#evidence)). Each line
-  also has `at`, in seconds since the start of the run, and `experiment`, the name of the experiment.
+  also has `at`, the time in seconds since the start of the run, and `experiment`, the name of the experiment.
 
-Histories have complete messages, in the events marked **history only**. In live output, `report` and `change` summarize
-them.
+Events with the mark **not in live output** are only in histories and in evidence. Events with the mark **live output
+only** are summaries. Histories and evidence have the complete messages instead.
+
+“Emitted by” names the part of drahealth that emits the event:
+
+- `fake driver`: a fake driver or fake device plugin
+- `manager`: the reference, in `drahealth manager`, in a scenario or in a check. In the events of the manager, “the
+  kubelet” is the reference.
+- `scenario`: a run of a scenario or a timeline
+- `driver serve`: the command `drahealth driver serve`
+- `check`: the command `drahealth check` or `drahealth certify`
 
 """
 
 SECTIONS = {
     "plugin": "What a driver or device plugin does",
-    "kubelet": "What the kubelet side sees",
+    "kubelet": "What a kubelet receives and does",
     "summary": "Summaries of reports, for live output",
     "pods": "Pods, and actions of a scenario on the node",
     "programs": "Programs",
@@ -39,26 +51,25 @@ SECTIONS = {
 }
 
 FIELDS = {
-    "driver": "Name of the driver; for a device plugin its resource.",
-    "instance": "Instance ID in a rolling update; empty if there is none, and on the kubelet side.",
-    "endpoint": "Path of the plugin's socket; empty on the driver side. In `registration-failed`: path of the "
-    "registration socket, or of the directory in which no socket appeared.",
+    "driver": "Name of the driver. For a device plugin: name of its extended resource.",
+    "instance": "ID of the instance in a rolling update; otherwise empty.",
+    "endpoint": "Path of the plugin's socket.",
     "stream": "Name of the stream, unique in a history.",
     "health_api": "API of the stream, as in [health-apis.md](health-apis.md).",
     "ok": "true for success, false for a failure.",
-    "error": "Text of the error; empty without an error.",
+    "error": "Text of the error; empty if there was no error.",
     "why": "Reason, in a few words.",
     "problem": "What is wrong.",
-    "devices": "Devices in the order of the message. DRA: pool, device, health, message, timeout (seconds), "
-    "updated (Unix seconds). Device plugin: id, health.",
+    "devices": "Devices in the order of the message, each with `pool`, `device`, `health`, `message`, `timeout` (in "
+    "seconds) and `updated` (last_updated_time, in Unix seconds).",
     "complete": "Whether the message listed all devices of the driver.",
-    "undecoded": "Devices with unknown or invalid fields. `device` is the index of the device, or -1 for the "
-    "message itself. `fields` has all fields that were received. Its key `unknown` has the number, wire type and value "
-    "of each unknown field.",
-    "size": "Size in bytes.",
+    "undecoded": "Devices with unknown or invalid fields. `device` is the index of the device in `devices`, or -1 for "
+    "the message itself. `fields` has all received fields. The key `unknown` in `fields` has the number, wire type and "
+    "value of each unknown field.",
+    "size": "Size of the message in bytes.",
     "claim_uid": "UID of the ResourceClaim.",
-    "device": "Name of the device, POOL/NAME in reports of DRA drivers.",
-    "health": "Healthy, Unhealthy or Unknown; for a device plugin the text that it reported.",
+    "device": "Name of the device in the timeline; empty if the step has no device.",
+    "health": "Healthy, Unhealthy or Unknown. For a device plugin: the text in its list.",
     "message": "Message; empty if there is none.",
     "request": "Fields of the request.",
     "method": "Service and method.",
@@ -68,30 +79,32 @@ FIELDS = {
     "on_error": "Verdict of a check that judges this action, if the action fails: NOT_TESTED or FAIL.",
     "pod": "Name of the pod.",
     "uid": "UID of the pod.",
-    "namespace": "Namespace.",
+    "namespace": "Namespace of the pod.",
     "phase": "Phase of the pod.",
     "node": "Name of the node.",
-    "reason": "Reason of the event.",
+    "reason": "Reason of the Event.",
     "gate": "Name of the feature gate.",
-    "component": "Name of the component.",
+    "component": "Name of the component, such as kubelet.",
     "text": "The text.",
     "file": "Name of the file.",
     "command": "Name of the command.",
     "step": "Place of the step in the file, such as timeline.2.",
-    "where": "File, line and step.",
-    "expected": "What was expected.",
+    "where": "Place of the step: file, line and step.",
+    "expected": "The expected status, as text.",
     "seed": "Seed of the plan.",
     "result": "Text of the result.",
     "code": "gRPC code.",
-    "process": "Label of the driver process under test, such as main.",
-    "outcome": "done, not applicable, incomplete (the driver or a deadline ended it) or error (drahealth failed).",
+    "process": "Label of the driver process, such as main.",
+    "outcome": "done, not applicable, incomplete (the driver or a deadline ended the experiment) or error (drahealth "
+    "failed).",
     "pid": "Process ID.",
-    "by": "driver, or check for a deletion by `drahealth check`.",
-    "moment": "When: registered (after the registration) or ended (after the end of the process).",
-    "slice": "The object.",
-    "slices": "The objects.",
-    "name": "Name.",
-    "specs": "The files: `file`, `problem` (empty for a valid CDI spec), `devices` (fully qualified names).",
+    "by": "Who changed the ResourceSlice: driver, or check for `drahealth check`.",
+    "moment": "Time of the listing: registered (after the registration) or ended (after the end of the process).",
+    "slice": "The ResourceSlice.",
+    "slices": "The ResourceSlices.",
+    "name": "Name of the ResourceClaim.",
+    "specs": "The files, each with `file`, `problem` (empty for a valid CDI spec) and `devices` (fully qualified "
+    "names).",
     "reachable": "Whether the driver can reach the API server now.",
 }
 
@@ -110,11 +123,12 @@ def events_page(generated: str) -> str:
 
 
 def event(word: str, kind: Any, explained: dict[str, str]) -> Iterator[str]:
-    only = ", **history only**" if kind in IN_FULL else ", **live output only**" if kind in IN_SHORT else ""
+    hidden = kind in (*IN_FULL, DevicesListed, ReportSent)
+    only = ", **not in live output**" if hidden else ", **live output only**" if kind in IN_SHORT else ""
     yield f"### `{word}`\n\n{inspect.getdoc(kind)}\n\n"
     yield f"Emitted by: {', '.join(kind.emitters)}{only}. Python type: `{kind.__name__}`.\n\n"
     if found := fields(kind):
-        yield "| field | type | |\n|---|---|---|\n"
+        yield "| field | type | meaning |\n|---|---|---|\n"
         for field in found:
             about = explained.get(field.name) or FIELDS[field.name]
             yield f"| `{field.name}` | {type_of(field.type)} | {about} |\n"

@@ -9,18 +9,27 @@ REAL = "a real kubelet, Kubernetes "
 Results = Mapping[str, Mapping[str, Sequence[str]]]
 """docs/results.json: by target and scenario, the outcome and the ids of the known issues that the scenario showed."""
 INTRODUCTION = """\
-A known issue is a difference between a released kubelet and a requirement. Its id is the id of a fact in
-[facts.md](facts.md). An issue can violate several requirements. Each violation has a row below.
+A known issue is a difference between a release of Kubernetes and a requirement. Its id is the id of a fact in
+[facts.md](facts.md). An issue can violate several requirements. Each row of its tables is one violation.
+This page has only the violations that a scenario shows; facts.md names more.
 
-A row names an assertion of a scenario. If it fails `always`, the scenario must fail on these releases, with exactly
-this assertion. If the scenario passes on one of these releases, the run fails, and the row must be removed. If it
-fails `sometimes`, the scenario may pass or fail. The rows of a release also apply to the reference with the profile of
-this release, unless a row says otherwise. The assertion “holds throughout” belongs to an invariant: a requirement that
-drahealth checks on the history of every scenario. The assertion fails if the requirement is violated at any time in
-the scenario. “The pod's own field” is `allocatedResourcesStatus` of the Pod status itself, which the KEP defines.
-Paths in the column `source` are in the repository kubernetes/kubernetes.
+A row names an assertion that fails in a scenario. If the row also names a scenario, it applies only to this scenario.
+The column `fails` has one of these values:
 
-The command at the end of each issue runs a scenario that showed the issue in the published results
+- `always`: on the releases of the row, this assertion must fail in each scenario that contains it and can run there. If
+  the assertion holds, the run fails, and the row must be corrected.
+- `sometimes`: the assertion can hold or fail.
+
+The rows also apply to the reference with the profile of the release. The text of an issue and the column `condition`
+name the exceptions.
+
+The assertion “holds throughout” belongs to an invariant: a requirement that drahealth checks on the history of every
+scenario. The assertion fails if the requirement is violated at any time in the scenario. “The pod's own field” is
+`allocatedResourcesStatus` of the Pod status itself. The KEP defines this field, but no release has it.
+
+A source that starts with `pkg/` or `staging/` is a path in the repository kubernetes/kubernetes.
+
+The command after “To see it” runs a scenario that showed the issue in the published results
 ([releases.md](releases.md)).
 """
 

@@ -6,10 +6,13 @@ from drahealth.suites.judging.readings import TEXTS, Reading, readings
 
 INTRODUCTION = """\
 The texts of KEP-4680 disagree on some topics. For each topic, this page has the statements of the texts, our reading
-and the reason. A reading is the statement that drahealth uses. It comes from the newest revision of the KEP, if that
-revision has a statement; otherwise from the design document, then from older revisions, then from Kubernetes.
-[requirements.md](requirements.md) names the reading of each requirement that depends on one. Ids such as H-15 are facts
-in [facts.md](facts.md).
+and the reason for our reading. A reading is the statement that drahealth uses. If the newest revision of the KEP has a
+statement on the topic, our reading follows this statement. Otherwise our reading follows the next text with a
+statement, in this order: the design document, older revisions, Kubernetes. If a reading does not follow this order, it
+gives the reason.
+
+Some requirements depend on a reading. For these requirements, [requirements.md](requirements.md) names the reading. Ids
+such as H-15 and B-11 are facts in [facts.md](facts.md).
 
 """
 

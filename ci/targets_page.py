@@ -10,27 +10,29 @@ from drahealth.suites.targets.reference.configuration import LACKS_KEP_API, LACK
 from drahealth.suites.targets.versions import missing_in
 
 INTRODUCTION = """\
-A target is the place where scenarios run. `--target NAME` of `drahealth run` selects it.
+A target is the place where scenarios run. The option `--target NAME` of `drahealth run` selects the target.
 
 """
 CAPABILITIES = """
 ## Capabilities
 
 A capability is something that a target can do and that some scenarios need. If a target lacks a capability, the
-scenarios that need it are not applicable there. In the table, `yes` means that the target can do it on at least one
-Kubernetes release, and with the default options. The list after the table has the reason for each `no`, and the
-options and releases with which a target lacks a capability.
+scenarios that need this capability are not applicable on this target. In the table, `yes` means that the target has
+the capability with its default options, on at least one Kubernetes release.
+
+The list after the table has the reason for each `no`. In spite of a `yes`, a target can lack the capability with some
+options, profiles or releases. The list also has most of these cases.
 
 """
 OPTIONS = """
 ## Options
 
-The options of `drahealth run` and `drahealth play`. Each is also an option of pytest: `--nodes` is `--drahealth-nodes`
-there.
+This table has the options of `drahealth run` and `drahealth play`. The last column has the targets of each option.
+In pytest, the options have the prefix `--drahealth-`. For example, `--nodes` is `--drahealth-nodes`.
 
 """
 DOCTOR = """
-The options of `drahealth doctor`:
+This table has the options of `drahealth doctor`:
 
 """
 
@@ -49,17 +51,17 @@ def _parts(note: str) -> Iterator[str]:
     rows = ((f"`{c.value}`", c.meaning, *("yes" if t.can(c) else "no" for t in targets)) for c in Capability)
     yield from _table(columns, rows)
     yield "\n"
-    yield from (f"- {t.name} cannot `{c.value}`: {why}.\n" for t in targets for c, why in t.missing.items())
+    yield from (f"- `{t.name}` lacks `{c.value}`: {why}.\n" for t in targets for c, why in t.missing.items())
     yield from (
-        f"- reference, with `--api-server real`, cannot `{c.value}`: {why}.\n" for c, why in LACKS_RESIZE.items()
+        f"- `reference` with `--api-server real` lacks `{c.value}`: {why}.\n" for c, why in LACKS_RESIZE.items()
     )
     yield from (
-        f"- reference, with `--api-server real` and the profile `kep`, cannot `{c.value}`: {why}.\n"
+        f"- `reference` with `--api-server real` and the profile `kep` lacks `{c.value}`: {why}.\n"
         for c, why in LACKS_KEP_API.items()
     )
 
     yield from (
-        f"- no real kubelet of {r} can `{c.value}`: {why}.\n" for r in _releases() for c, why in missing_in(r).items()
+        f"- Real kubelets of {r} lack `{c.value}`: {why}.\n" for r in _releases() for c, why in missing_in(r).items()
     )
     yield OPTIONS
     yield from _options("run")

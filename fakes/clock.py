@@ -20,7 +20,7 @@ class _Sleeper:
 
 
 class JumpClock:
-    """A `drahealth.proto.clock.Clock` that runs with real time and can jump."""
+    """A `drahealth.proto.clock.Clock` that runs in real time, and can also jump forward."""
 
     def __init__(self) -> None:
         self._jumped = 0.0

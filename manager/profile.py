@@ -207,7 +207,7 @@ KEP = Profile(
     resource_plugins="newest",
     owner_by_resource=True,
 )
-"""The profile of the newest KEP-4680."""
+"""The profile of the newest revision of KEP-4680."""
 
 V1_37 = Profile(
     name="v1.37",

@@ -141,7 +141,7 @@ NODE_HEALTH_DRAFT = HealthApi(
 )
 
 HEALTH_APIS = {health_api.name: health_api for health_api in (V1, V1ALPHA1, NODE_HEALTH, NODE_HEALTH_DRAFT)}
-"""Every health API by its name, in the order in which a kubelet prefers them (W-18)."""
+"""Every health API by its name, in the order in which a kubelet prefers them (W-18 in docs/facts.md)."""
 
 RELEASED = (V1.advertised, V1ALPHA1.advertised)
 """The services of Kubernetes releases. A driver on the library `fakes.kubelet_plugin` advertises them by default."""

@@ -24,7 +24,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class DeviceId:
-    """A device, unique in the cluster. `str()` gives the KEP's ResourceID, `driver/pool/device`."""
+    """The identity of a device, unique in the cluster. `str()` gives the KEP's ResourceID, `driver/pool/device`."""
 
     driver: str
     pool: str

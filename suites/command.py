@@ -81,7 +81,8 @@ def _fault_commands() -> typer.Typer:
 
 _SUBCOMMANDS: Mapping[str, Subcommand] = {
     "run": Subcommand(
-        "Run the scenarios of KEP-4680. Exit codes: 0 passed, 1 failed, 2 wrong usage, 3 error in the environment.",
+        "Run the scenarios: the conformance tests for KEP-4680. Exit codes: 0 passed, 1 failed, 2 wrong usage, 3 error "
+        "in the environment.",
         _target_commands,
     ),
     "check": Subcommand(
@@ -89,33 +90,35 @@ _SUBCOMMANDS: Mapping[str, Subcommand] = {
         _check_commands,
     ),
     "judge": Subcommand(
-        "Judge the evidence of an earlier check again. It has the exit codes of `check`.", _check_commands
+        "Judge the evidence of an earlier `check` again. The exit codes are those of `check`.", _check_commands
     ),
     "report": Subcommand(
-        "Write a page, a text or a badge from the results of `check`, `certify` and `run`.", _check_commands
+        "Write a web page, a text or a badge from the results of `check`, `certify` and `run`.", _check_commands
     ),
     "selftest": Subcommand(
-        "Test the checks of `drahealth check`: run wrong drivers, and print the checks that catch them.",
+        "Test the checks of `drahealth check` with mutants (wrong drivers). Print the checks that catch each mutant.",
         _check_commands,
     ),
     "certify": Subcommand(
         "Certify a driver that a driver profile describes, and write its certificate to a directory.", _certify_commands
     ),
     "verify": Subcommand(
-        "Judge the evidence of a certificate again, and compare it with the report.", _certify_commands
+        "Judge the evidence of a certificate again, and compare the verdicts with those in the report.",
+        _certify_commands,
     ),
     "diff": Subcommand(
-        "Compare two reports: print the differences in what was checked, and in the verdicts.", _certify_commands
+        "Print the differences between two reports: what the runs checked, and the verdicts.",
+        _certify_commands,
     ),
     "up": Subcommand("Start a Kubernetes node with fake devices on this machine, and leave it running.", _up_commands),
     "status": Subcommand(
-        "Show the nodes of `drahealth up`. Exit codes: 0 if each shown node is Ready, else 1; 2 for an unknown node.",
+        "Show the nodes of `drahealth up`. Exit codes: 0 all shown nodes Ready, 1 a node not Ready, 2 unknown node.",
         _up_commands,
     ),
     "down": Subcommand("Stop a node of `drahealth up`, and remove its data.", _up_commands),
     "logs": Subcommand("Print the log of a component of a node.", _up_commands),
     "load": Subcommand(
-        "Apply manifests to a node, without kubectl. The API server of the node must serve the kinds of the objects.",
+        "Apply manifests to a node, without kubectl. The API server of the node must serve the kind of each object.",
         _up_commands,
     ),
     "kubectl": Subcommand("Run kubectl on a node: drahealth kubectl [--name NAME] ARGUMENTS.", _up_commands),
@@ -123,38 +126,38 @@ _SUBCOMMANDS: Mapping[str, Subcommand] = {
         "Write a starting file with comments: a timeline, an inventory, or a Pod with its claim.", _init_commands
     ),
     "completion": Subcommand(
-        "Print the script that completes commands, options and their values in a shell.", lambda: completion.app
+        "Print a script for shell completion of commands, options and their values.", lambda: completion.app
     ),
     "scenarios": Subcommand("List the scenarios and their requirements.", _ledger_commands),
     "explain": Subcommand(
-        "Explain a requirement of kubelets or drivers, a reading, or a known issue.", _ledger_commands
+        "Explain a requirement for kubelets or drivers, a reading, or a known issue.", _ledger_commands
     ),
     "doctor": Subcommand(
         "Check which targets can run on this machine. Exit codes: 0 if at least one checked target can run, else 3.",
         _target_commands,
     ),
     "manager": Subcommand(
-        "Run the reference in place of a kubelet. It runs Pods from manifests, and shows the health that drivers "
-        "report.",
+        "Run the reference in place of a kubelet. The reference runs Pods from manifests, and shows the health that "
+        "drivers report.",
         _manager,
     ),
     "clean": Subcommand(
-        "Remove what interrupted runs left: their directories, and kind clusters that drahealth created.", _clean
+        "Remove the directories and the kind clusters that interrupted runs of drahealth left.", _clean
     ),
     "plan": Subcommand(
-        "Print the actions of a timeline and their times, as lines of JSON. The same file and seed give the same plan.",
+        "Print the actions of a timeline, with their times, as JSON lines. The same file and seed give the same plan.",
         _timeline_commands,
     ),
     "play": Subcommand(
-        "Play timelines on the devices of a Pod, and check the Pod status. It has the exit codes of `run`.",
+        "Play timelines on the devices of a Pod, and check the Pod status. The exit codes are those of `run`.",
         _target_commands,
     ),
     "record": Subcommand(
-        "Record the health reports of a driver as a timeline, until its stream ends, or until Ctrl-C.",
+        "Record the health reports of a driver as a timeline, until the health stream ends, or until Ctrl-C.",
         _timeline_commands,
     ),
     "binaries": Subcommand("Manage the Kubernetes binaries of the kubelet target.", _binaries_commands),
-    "faults": Subcommand("Show faults of devices, their recoveries, and policies.", _fault_commands),
+    "faults": Subcommand("Show faults of devices, the recovery of each fault, and policies.", _fault_commands),
     **OF_FAKES,
 }
 

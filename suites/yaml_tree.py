@@ -125,9 +125,9 @@ class _Expansion:
     def of(self, node: Node) -> Node:
         self._left -= 1
         if self._left < 0:
-            raise Malformed("its aliases make it too large", line_of(node))
+            raise Malformed("its aliases make the document too large", line_of(node))
         if id(node) in self._within:
-            raise Malformed("an alias stands within what it stands for", line_of(node))
+            raise Malformed("an alias refers to a node that contains the alias", line_of(node))
         self._within.add(id(node))
         copy = self._copy(node)
         self._within.discard(id(node))
@@ -147,7 +147,7 @@ class _Expansion:
         keys = [_identity(key) for key, _ in node.value]
         for index, key in enumerate(keys):
             if key in keys[:index]:
-                raise Malformed(f"the key {key[1]!r} is there twice", line_of(node))
+                raise Malformed(f"duplicate key {key[1]!r}", line_of(node))
         own = [(self.of(key), self.of(value)) for key, value in node.value if key.tag != _MERGE]
         for key, value in node.value:
             if key.tag == _MERGE:
@@ -157,7 +157,7 @@ class _Expansion:
     def _merged(self, value: Node, names: list[tuple[str, str]]) -> Iterator[tuple[Node, Node]]:
         for source in value.value if isinstance(value, SequenceNode) else [value]:
             if not isinstance(source, MappingNode):
-                raise Malformed("`<<` merges mappings alone", line_of(value))
+                raise Malformed("`<<` can merge only mappings", line_of(value))
             for key, copied in self._entries(source):
                 if _identity(key) not in names:
                     names.append(_identity(key))
@@ -166,7 +166,7 @@ class _Expansion:
 
 def _identity(key: Node) -> tuple[str, str]:
     if not isinstance(key, ScalarNode):
-        raise Malformed("a key is not a text", line_of(key))
+        raise Malformed("a key is not a string", line_of(key))
     return str(key.tag), key.value
 
 

@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of object, and its place in the API."""
+    """A kind of objects, and its path in the API."""
 
     kind: str
     plural: str

@@ -106,4 +106,4 @@ def _path(id_: str) -> str:
 
 
 class PluginControl(DevicePluginLife, ListedDevices, DevicePluginQuestions):
-    """The control surface of a fake device plugin: a method for each of its commands (`commands`)."""
+    """Interface with one method for each command of a fake device plugin, as in docs/commands.md."""

@@ -175,4 +175,4 @@ class DriverOptions:
 class DriverControl(
     DriverLife, DriverDevices, StreamControl, DriverClaims, DriverRegistration, DriverReports, DriverQuestions
 ):
-    """Interface with one method for each command of a fake driver (`commands`)."""
+    """Interface with one method for each command of a fake driver, as in docs/commands.md."""

@@ -71,10 +71,10 @@ class ServedDrivers:
         """That one, or the only one there is. Raises ValueError, which says which there are."""
         names = list(self._drivers)
         if not names:
-            raise ValueError("this process serves no drivers of a file; start it with `drahealth driver serve -f FILE`")
+            raise ValueError("this process has no inventory file; start it with `drahealth driver serve -f FILE`")
         if not name:
             if len(names) > 1:
-                raise ValueError(f"the process serves several drivers; choose one of {', '.join(names)}")
+                raise ValueError(f"the process serves several drivers; choose one with --driver: {', '.join(names)}")
             return self._drivers[names[0]]
         if name not in self._drivers:
             raise ValueError(f"unknown driver {name!r}; {near(name, names)}")

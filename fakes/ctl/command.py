@@ -19,10 +19,12 @@ def _own_commands() -> typer.Typer:
 
 _OWN = {
     "set": Subcommand(
-        "Report this health, message or timeout for devices, or set the heartbeat of the driver.", _own_commands
+        "Report this health, message or timeout for devices, or set the time between heartbeats.", _own_commands
     ),
-    "watch": Subcommand("Print events as they happen, until Ctrl-C or the end of the process.", _own_commands),
-    "status": Subcommand("Show the drivers, their devices and faults.", _own_commands),
+    "watch": Subcommand(
+        "Print events as they happen, until Ctrl-C, or until the process that serves the fakes ends.", _own_commands
+    ),
+    "status": Subcommand("Show the fakes, with their devices and faults.", _own_commands),
 }
 """The subcommands in `own_commands`; the others are made from definitions."""
 _STREAM = "stream"
@@ -90,8 +92,8 @@ def ctl(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help=f"Control socket; default: the variable {VARIABLE}, else that of `drahealth driver serve` or "
-            "`drahealth up`.",
+            help=f"Control socket; default: the variable {VARIABLE}, else the default socket of `drahealth driver "
+            "serve`, else the socket of the default node of `drahealth up`.",
         ),
     ] = None,
     name: Annotated[
@@ -100,12 +102,13 @@ def ctl(
     driver: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="Name of the driver, or resource of the device plugin, if the process has several."
+            metavar="NAME", help="Name of the driver, or resource of the device plugin, if the process serves several."
         ),
     ] = "",
 ) -> None:
     """Control running fake drivers and device plugins.
 
+    In this help, a fake is a fake driver or a fake device plugin.
     Exit codes: 0 done, 2 wrong usage, 3 no process serves the control socket. Exit code 1: a recovery action was too
     weak for a fault, or no device had the fault of `clear` or the taint of `untaint`.
     """

@@ -44,10 +44,10 @@ def set_(
         ),
     ] = None,
 ) -> None:
-    """Report this health, message or timeout for devices, or set the heartbeat of the driver.
+    """Report this health, message or timeout for devices, or set the time between heartbeats.
 
-    The values apply until the next `set`, fault or recovery of a device. For a device plugin, the health can be any
-    word. Kubelets treat every word except `Healthy` as Unhealthy.
+    The values of a device apply until the next `set`, fault or recovery of this device. For a device plugin, the
+    health can be any word. Kubelets treat every word except `Healthy` as Unhealthy.
     """
     options = {"health": health, "message": message, "timeout": timeout, "listed": listed}
     changes = {key: value for key, value in options.items() if value is not None}
@@ -77,7 +77,7 @@ def _nothing_to_set(devices: Sequence[str]) -> str:
 
 @app.command("watch")
 def watch(context: typer.Context, json: Json = False) -> None:
-    """Print events as they happen, until Ctrl-C or the end of the process."""
+    """Print events as they happen, until Ctrl-C, or until the process that serves the fakes ends."""
     path, name = context.obj
     with Connection(path) as connection:
         names = {}
@@ -108,7 +108,7 @@ def _sentence(line: dict[str, Any]) -> str:
 
 @app.command("status")
 def status(context: typer.Context, json: Json = False) -> None:
-    """Show the drivers, their devices and faults."""
+    """Show the fakes, with their devices and faults."""
     path, name = context.obj
     with Connection(path) as connection:
         names = [name] if name else [driver["name"] for driver in connection.call("drivers")]

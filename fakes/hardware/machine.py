@@ -56,7 +56,7 @@ class Machine:
         """Raises ValueError for the name of a device in the place of the fault, and the reverse."""
         device = devices if isinstance(devices, str) else "" if len(devices) != 1 else devices[0]
         if fault_id in self._reaching and device in catalogue(self._catalogue):
-            raise ValueError(f"{fault_id} is a device and {device} is a fault; the fault comes first")
+            raise ValueError(f"{fault_id} is a device and {device} is a fault; pass the fault before the device")
 
     def inject(self, fault_id: str, *devices: str) -> frozenset[str]:
         """Adds a fault to devices; returns the paths of devices whose state changes.

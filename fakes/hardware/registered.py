@@ -15,7 +15,7 @@ REGISTRATION_TIMEOUT = 30.0
 
 
 class FakeNode(Protocol):
-    """What a fake needs to know of its node: name, API client, clock, and the kubelet's directories."""
+    """The properties of a node that a fake needs: name, API client, clock, and directories of the kubelet."""
 
     @property
     def name(self) -> str:

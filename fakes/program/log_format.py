@@ -17,7 +17,7 @@ LogFormatOption = Annotated[
     LogFormat,
     typer.Option(
         metavar="FORMAT",
-        help="Log lines on standard error: text (default) or json. json implies --json.",
+        help="Format of the log lines on standard error: text (default) or json. json implies --json.",
         show_default=False,
     ),
 ]

@@ -17,7 +17,7 @@ app = typer.Typer(
 )
 
 
-_PANEL = "Drivers of a file (-f)"
+_PANEL = "With an inventory file (-f)"
 
 
 def _of_file(text: str, metavar: str) -> Any:
@@ -37,37 +37,44 @@ def serve(
     ] = None,
     socket: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="Control socket. Without -f the default is standard input and output."),
+        typer.Option(
+            metavar="PATH",
+            help="Control socket. Default with -f: the socket that `drahealth ctl` uses. Default without -f: standard "
+            "input and output.",
+        ),
     ] = None,
     kubeconfig: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Kubeconfig; default: the service account, if this process runs in a Pod."),
     ] = None,
-    kubelet_dir: Annotated[Path | None, _of_file("The kubelet's directory; default: /var/lib/kubelet.", "DIR")] = None,
+    kubelet_dir: Annotated[
+        Path | None, _of_file("Root directory of the kubelet; default: /var/lib/kubelet.", "DIR")
+    ] = None,
     registry_dir: Annotated[
-        Path | None, _of_file("Directory of registration sockets; default: KUBELET_DIR/plugins_registry.", "DIR")
+        Path | None, _of_file("Directory for registration sockets; default: KUBELET_DIR/plugins_registry.", "DIR")
     ] = None,
     plugins_dir: Annotated[
-        Path | None, _of_file("Directory of the drivers; default: KUBELET_DIR/plugins.", "DIR")
+        Path | None, _of_file("Directory for the endpoint sockets of drivers; default: KUBELET_DIR/plugins.", "DIR")
     ] = None,
     device_plugins_dir: Annotated[
-        Path | None, _of_file("Directory of device plugin sockets; default: KUBELET_DIR/device-plugins.", "DIR")
+        Path | None, _of_file("Directory for sockets of device plugins; default: KUBELET_DIR/device-plugins.", "DIR")
     ] = None,
     cdi_dir: Annotated[
         Path | None,
         _of_file(
-            "Directory of CDI specifications; default: /var/run/cdi if KUBELET_DIR is /var/lib/kubelet, else none.",
+            "Directory for CDI specifications; default: /var/run/cdi if KUBELET_DIR is /var/lib/kubelet, else none.",
             "DIR",
         ),
     ] = None,
     node_name: Annotated[
-        str | None, _of_file("Name of the node; default: the variable NODE_NAME, else this machine's name.", "NAME")
+        str | None,
+        _of_file("Name of the node; default: the variable NODE_NAME, else the name of this machine.", "NAME"),
     ] = None,
     driver_name: Annotated[
-        str | None, _of_file("Driver name, if the inventory does not name it; default: gpu.example.com.", "NAME")
+        str | None, _of_file("Driver name, if the inventory has no name; default: gpu.example.com.", "NAME")
     ] = None,
     instance: Annotated[
-        str | None, _of_file("Instance ID for rolling updates, such as the UID of the Pod.", "ID")
+        str | None, _of_file("Instance ID for rolling updates, such as the UID of the driver's Pod.", "ID")
     ] = None,
     catalogue: Annotated[
         str | None, _of_file("Fault catalogue: nvidia (default), amd, intel, nic, tpu.", "NAME")
@@ -75,9 +82,11 @@ def serve(
     policy: Annotated[
         str | None, _of_file("Policy that maps faults to health; default: nvidia-catalogue.", "NAME")
     ] = None,
-    seed: Annotated[int | None, _of_file("Seed of random values; default: 0, or that of the timeline.", "N")] = None,
+    seed: Annotated[
+        int | None, _of_file("Seed of random values; default: the seed of the timeline, else 0.", "N")
+    ] = None,
     play: Annotated[Path | None, _of_file("Timeline to play after the driver is registered.", "FILE")] = None,
-    speed: Annotated[float | None, _of_file("Play the timeline this many times as fast; default: 1.", "X")] = None,
+    speed: Annotated[float | None, _of_file("Speed factor of the timeline; default: 1.", "X")] = None,
     pod_annotations: Annotated[
         bool,
         typer.Option(
@@ -87,32 +96,34 @@ def serve(
         ),
     ] = False,
     annotation_prefix: Annotated[
-        str | None, _of_file("Prefix of these annotations; default: health.example.com.", "PREFIX")
+        str | None, _of_file("Prefix of the annotations that set health; default: health.example.com.", "PREFIX")
     ] = None,
     metrics_port: Annotated[
         int | None,
         _of_file(
-            "Port for Prometheus metrics; 0 selects a free port. Clients need the token in a file: the path of the "
-            "control socket, with .metrics-token added.",
+            "Port for Prometheus metrics; 0 selects a free port. Clients need the token in the file "
+            "CONTROL_SOCKET.metrics-token.",
             "PORT",
         ),
     ] = None,
     metrics_address: Annotated[
         str | None,
         _of_file(
-            "Address for metrics; default: 127.0.0.1. In a Pod use 0.0.0.0; then clients need no token.", "ADDRESS"
+            "Address for metrics; default: 127.0.0.1. In a Pod, use 0.0.0.0. With 0.0.0.0, clients need no token.",
+            "ADDRESS",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON lines, even on a terminal (with -f).")] = False,
+    json: Annotated[bool, typer.Option("--json", help="With -f: print JSON lines, even on a terminal.")] = False,
     log_format: LogFormatOption = LogFormat.TEXT,
     jumping_clock: Annotated[
-        bool, typer.Option("--jumping-clock", help="Let clients move the clock forward (without -f).")
+        bool, typer.Option("--jumping-clock", help="Without -f: let clients move the clock forward.")
     ] = False,
 ) -> None:
-    """Serve fake drivers and device plugins next to a kubelet until SIGTERM or Ctrl-C.
+    """Serve fake drivers and device plugins beside a kubelet, until SIGTERM or Ctrl-C.
 
-    With -f, the file defines them and `drahealth ctl` controls them. Without -f, clients create and control drivers
-    by JSON lines, on the socket or on standard input. Exit codes: 2 wrong usage, 3 error in the environment.
+    With -f, the inventory file defines the drivers and device plugins, and `drahealth ctl` controls them. Without -f,
+    clients create drivers and control them: they send JSON lines to the socket or to standard input.
+    Exit codes: 2 wrong usage, 3 error in the environment.
     """
     if log_format is LogFormat.JSON:
         from drahealth.fakes.program.log_lines import log_as_json

@@ -60,7 +60,7 @@ async def _lock(held: int, folder: Path) -> None:
         except BlockingIOError:
             if asyncio.get_running_loop().time() > deadline:
                 raise SocketInUse(
-                    f"another process holds the lock of {folder} for more than {PATIENCE:g} s; end that process"
+                    f"another process has held the lock of {folder} for more than {PATIENCE:g} s; end that process"
                 ) from None
             await asyncio.sleep(_EVERY)
         else:

@@ -55,7 +55,7 @@ def _odd(story: Story, driver: DriverOptions, plugins: Sequence[PluginOptions]) 
     use = story.timeline.use
     for what, wanted, has in (("catalogue", use.catalogue, driver.catalogue), ("policy", use.policy, driver.policy)):
         if wanted != has:
-            why = f"{what} must be {has}, that of the driver, got {wanted}; pass --{what} {wanted}"
+            why = f"{what} must be {has}, the {what} of the driver, got {wanted}; pass --{what} {wanted}"
             yield ("use", what), why
     devices = {device.path for device in inventory_of(driver).devices}
     for place, step in steps_of(story.timeline):

@@ -111,7 +111,7 @@ class Settings:
             hint = "start the kubelet first, or pass the root directory of the kubelet"
             raise CommandError(f"--kubelet-dir {kubelet} is not a directory; {hint}")
         if not all(map(is_name, annotation_prefix.split("."))):
-            raise CommandError(f"annotation prefix must be a DNS name such as {PREFIX}, got {annotation_prefix!r}")
+            raise CommandError(f"--annotation-prefix must be a DNS name such as {PREFIX}, got {annotation_prefix!r}")
         if metrics_port is not None and not 0 <= metrics_port < 1 << 16:
             raise CommandError(f"--metrics-port must be between 0 and 65535, got {metrics_port}; 0 selects a free port")
         if not 0 < speed < math.inf:

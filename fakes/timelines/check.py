@@ -105,9 +105,9 @@ def _unused(path: Place, step: Step) -> Iterator[Finding]:
             inside = f"; set it inside {step.verb}" if step.verb in ("flap", "expect", "repeat") else ""
             yield (*path, name), f"`{name}` is not allowed with {step.verb}, only with {', '.join(verbs)}{inside}"
     if step.expect and step.expect.of == "plugin" and step.expect.message:
-        yield (*path, "expect", "message"), 'a device plugin reports no message; remove it, or set it to ""'
+        yield (*path, "expect", "message"), 'a device plugin reports no message; remove `message`, or set it to ""'
     if step.device == HELD:
-        yield (*path, "device"), f"only expect knows the device that is {HELD}; name the device"
+        yield (*path, "device"), f"only `expect` can have `device: {HELD}`; name the device"
     if step.when is not None and path[0] == ENDING:
         yield (*path, "when"), "a step of `always` cannot wait; remove `when`"
     if step.plugin is not None and not isinstance(step.plugin, str) and step.device is None:

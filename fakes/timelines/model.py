@@ -207,17 +207,17 @@ class Repeat(Part):
 
 VERBS: Mapping[str, str] = {
     **{name: definition.help.partition("\n")[0] for name, definition in STEPS.items()},
-    "set": "Set the reported health, message or timeout of `device`, or the heartbeat of its driver.",
+    "set": "Set the reported health, message or timeout of `device`, or the heartbeat of the driver.",
     "stream": "Add a fault to the health streams, or send a message.",
     "driver": "Start, stop, restart, upgrade, crash or unregister the driver.",
     "plugin": "Start, stop, restart or crash the device plugin, or set what it reports for `device`.",
     "pod": "Make the containers of the Pod fail at each start, let them run again, or delete the Pod.",
     "kubelet": "Kill the kubelet and start it again, immediately or later.",
     "flap": "Add and remove a fault repeatedly.",
-    "repeat": "Repeat steps. The times in them count from the start of each round.",
-    "parallel": "Play several lists of steps at the same time. The step ends with the longest list.",
-    "expect": "Check that a Pod status shows this health, within a window.",
-    "mark": "Add a line to the report.",
+    "repeat": "Repeat a list of steps. In this list, the times of `at` count from the start of each round.",
+    "parallel": "Play several lists of steps at the same time. The step ends when all lists have ended.",
+    "expect": "Wait until a Pod status shows this health, at most until the end of a window.",
+    "mark": "Write a text into the history and the report.",
 }
 """Each step has one of these; what it means."""
 

@@ -3,16 +3,16 @@
 Fakes, manager, histories, logs, metrics, live views and `drahealth ctl watch` use these types:
 
 - `plugin`: what a driver or device plugin does.
-- `kubelet`: what a kubelet sees of plugins.
-- `summary`: reports in short.
-- `pods`: Pods as API clients see them, and actions of a scenario on the node.
-- `programs`: what long-running commands report of themselves.
+- `kubelet`: what a kubelet receives from plugins, and what it does.
+- `summary`: summaries of reports.
+- `pods`: Pods as clients of the API server receive them, and actions of a scenario on the node.
+- `programs`: events of long-running commands about themselves.
 - `timelines`: the steps of a timeline.
-- `checks`: what `drahealth check` does to a driver, and what it finds outside of gRPC.
+- `checks`: what `drahealth check` does to a driver, and what it observes outside gRPC.
 - `faults`: what fault adapters do to devices and backends.
 
-Code that emits events takes an `observe(event)` callable. It must neither block nor raise. docs/events.md, written from
-these types, lists them all.
+Code that emits events gets a callable `observe(event)`. The callable must not block, and must not raise. docs/events.md
+lists all events. It is generated from these types.
 """
 
 import json
@@ -193,33 +193,33 @@ EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event
 """Every type of event, by its `event` name."""
 
 IN_FULL = (GrpcCall, HealthRestored, ReportReceived, ListReceived, MalformedReceived)
-"""Full records of what a kubelet sees on the wire, for histories. Logs and live views show summaries."""
+"""Complete messages that a kubelet sends and receives, for histories. Logs and live views show summaries."""
 
 IN_SHORT = (ReportSummary, DeviceChanged, DeviceUnlisted)
-"""Reports in short: for logs, metrics and live views."""
+"""Summaries of reports, for logs, metrics and live views."""
 
 Observe = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An event with its time, in monotonic seconds of the machine that saw it."""
+    """An event with its time, in seconds on the monotonic clock of the machine that recorded it."""
 
     at: float
     what: Event
 
 
 def ignore(event: Event) -> None:
-    """An observer that drops events. Code with expensive events checks for it and does not create them."""
+    """An observer that drops events. Code whose events are expensive does not create them for this observer."""
 
 
 def to_json(event: Event) -> dict[str, Any]:
-    """The event as plain data, with its name as `event` first; `from_json` reads it back."""
+    """The event as plain data. The first key is `event`, with the name of the event. `from_json` reads the data."""
     return {"event": event.event, **_adapter(event.event).dump_python(event, mode="json")}
 
 
 def to_json_text(event: Event) -> str:
-    """The same as JSON text, several times faster for a report of thousands of devices."""
+    """The same data as JSON text. For a report of thousands of devices, this is several times faster than `to_json`."""
     from pydantic_core import PydanticSerializationError
 
     try:
@@ -230,7 +230,7 @@ def to_json_text(event: Event) -> str:
 
 
 def from_json(data: Any) -> Event:
-    """The event of plain data. Fields of later versions are ignored. Raises ValueError, which names the field."""
+    """The event from plain data. Fields of later versions are ignored. Raises ValueError, which names the field."""
     from pydantic import ValidationError
 
     if not isinstance(data, dict):

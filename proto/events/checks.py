@@ -1,4 +1,4 @@
-"""What `drahealth check` does to a driver, and what it finds outside of gRPC: processes, files and objects."""
+"""What `drahealth check` does to a driver, and what it observes outside gRPC: processes, files and objects."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal
 CHECK = "check"
 
 Outcome = Literal["done", "not applicable", "incomplete", "error"]
-"""How an experiment ended: `not applicable` for this driver, `incomplete` because the driver or the deadline ended it,
-`error` of the harness."""
+"""How an experiment ended. `not applicable`: not for this driver. `incomplete`: the driver or the deadline ended it.
+`error`: drahealth failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class ExperimentStarted:
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
 
     process: str
-    """Label of the driver process under test, such as main."""
+    """Label of the driver process, such as main."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ExperimentEnded:
 
 @dataclass(frozen=True, slots=True)
 class ProcessStarted:
-    """A process of the driver was started."""
+    """drahealth started a process of the driver."""
 
     event: ClassVar[str] = "process-started"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
@@ -48,7 +48,7 @@ class ProcessStarted:
 
 @dataclass(frozen=True, slots=True)
 class SignalSent:
-    """A signal was sent to a process of the driver."""
+    """drahealth sent a signal to a process of the driver."""
 
     event: ClassVar[str] = "signal-sent"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
@@ -68,16 +68,16 @@ class ProcessExited:
     process: str
     pid: int
     exit_code: int
-    """Exit code of the process; a negative code is the signal that ended the process."""
+    """Exit code of the process. If a signal ended the process: the negative number of the signal."""
     children: int
-    """Number of its child processes that still ran."""
+    """Number of child processes that still ran when the process ended."""
     output: tuple[str, ...]
-    """The first and the last lines of its output."""
+    """The first and the last lines that the process printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildrenEnded:
-    """A process of the driver ended after a SIGTERM, and now none of its child processes runs."""
+    """A process of the driver ended after a SIGTERM. Then its child processes ended, or drahealth killed them."""
 
     event: ClassVar[str] = "children-ended"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
@@ -101,7 +101,7 @@ class OutputMeasured:
     size: int
     """Bytes since the start of the process, in standard output and standard error."""
     seconds: float
-    """Time since the start of the process."""
+    """Seconds since the start of the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,24 +132,27 @@ class SocketRemoved:
     path: str
     """Path of the socket."""
     resource: str = ""
-    """Resource of the device plugin."""
+    """Extended resource of the device plugin."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletSwitched:
-    """The kubelet of a device plugin started or stopped. At its start it removes the sockets of all device plugins."""
+    """The kubelet of a device plugin started or stopped.
+
+    When the kubelet starts, it removes the sockets of all device plugins.
+    """
 
     event: ClassVar[str] = "kubelet-switched"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
 
     process: str
     running: bool
-    """Whether the kubelet now serves."""
+    """Whether the kubelet runs now."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlicesListed:
-    """All ResourceSlices of the API server, as v1 objects."""
+    """drahealth listed all ResourceSlices of the API server, as v1 objects."""
 
     event: ClassVar[str] = "slices-listed"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
@@ -172,7 +175,7 @@ class SliceChanged:
 
 @dataclass(frozen=True, slots=True)
 class ClaimAllocated:
-    """A ResourceClaim was created and allocated."""
+    """drahealth created and allocated a ResourceClaim."""
 
     event: ClassVar[str] = "claim-allocated"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
@@ -180,6 +183,7 @@ class ClaimAllocated:
     claim_uid: str
     name: str
     namespace: str
+    """Namespace of the ResourceClaim."""
     results: tuple[dict[str, Any], ...]
     """`status.allocation.devices.results` of the claim."""
 
@@ -190,14 +194,14 @@ class CdiSpec:
 
     file: str
     problem: str
-    """Why it is invalid; empty for a valid CDI spec."""
+    """Why the file is invalid; empty for a valid CDI spec."""
     devices: tuple[str, ...]
-    """The fully qualified names of its devices, such as vendor.com/gpu=gpu-0."""
+    """The fully qualified names of the devices in the file, such as vendor.com/gpu=gpu-0."""
 
 
 @dataclass(frozen=True, slots=True)
 class CdiSpecsRead:
-    """The files of the CDI directory were read."""
+    """drahealth read the files of the CDI directory."""
 
     event: ClassVar[str] = "cdi-specs-read"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
@@ -207,17 +211,17 @@ class CdiSpecsRead:
 
 @dataclass(frozen=True, slots=True)
 class PodRequested:
-    """A Pod that uses the driver or device plugin was created, or its deletion was requested."""
+    """drahealth created a Pod that uses the driver or device plugin, or requested the deletion of the Pod."""
 
     event: ClassVar[str] = "pod-requested"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
 
     change: Literal["created", "deleted"]
-    """`created`, or `deleted` for a request of the deletion."""
+    """`created`, or `deleted` if the deletion was requested."""
     pod: str
     uid: str
     claims: tuple[str, ...]
-    """UIDs of its claims; empty for a device plugin."""
+    """UIDs of the claims of the Pod; empty for a device plugin."""
     profile: str
     """Profile of the kubelet that runs the Pod, such as kep or v1.37."""
 
@@ -258,11 +262,14 @@ class ApiServerSwitched:
 
 @dataclass(frozen=True, slots=True)
 class ClaimReadHeld:
-    """The API server holds back the driver's read of a claim, so that Prepare takes longer."""
+    """The API server started to delay the driver's reads of a claim, or ended this delay.
+
+    The delay makes a prepare call longer.
+    """
 
     event: ClassVar[str] = "claim-read-held"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
 
     claim_uid: str
     held: bool
-    """true: the API server delays its answer to the read. false: it has answered."""
+    """true if the API server now delays its answer, false if the delay has ended."""

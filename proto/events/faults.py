@@ -23,7 +23,7 @@ class FaultInjected:
     fault: str
     """Name of the fault in the driver profile."""
     step: Literal["break", "change"]
-    """`break`, or `change`: the device stays broken, and the driver must report another message or health."""
+    """`break`: the device breaks. `change`: it stays broken, and the driver must report another message or health."""
     pool: str
     device: str
     """Name of the device in its pool."""
@@ -36,20 +36,21 @@ class FaultInjected:
     settle: float
     """Seconds within which the driver must report this health."""
     outcome: ActionOutcome
-    """How the action ended."""
+    """How the action ended: done, failed or timed out."""
     seconds: float
-    """How long the action took."""
+    """Duration of the action."""
     problem: str = ""
     """Why the outcome is not `done`; empty for `done`."""
     on_error: Literal["NOT_TESTED", "FAIL"] = "NOT_TESTED"
-    """Verdict of a check that judges this action, if the action fails: NOT_TESTED or FAIL."""
+    """NOT_TESTED or FAIL. If the action fails, the checks that judge this action have this verdict."""
     on_no_effect: Literal["NOT_TESTED", "FAIL"] = "FAIL"
-    """Verdict of a check that judges this action, if the driver does not report this health: NOT_TESTED or FAIL."""
+    """NOT_TESTED or FAIL. If the driver does not report this health, the checks that judge this action have this
+    verdict."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultCleared:
-    """A fault adapter cleared the fault of a device. The time of the event is the end of this action."""
+    """A fault adapter cleared the fault of a device. The time of the event is the end of the action."""
 
     event: ClassVar[str] = "fault-cleared"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
@@ -64,21 +65,22 @@ class FaultCleared:
     settle: float
     """Seconds within which the driver must report the device as healthy."""
     outcome: ActionOutcome
-    """How the action ended."""
+    """How the action ended: done, failed or timed out."""
     seconds: float
     problem: str = ""
+    """Why the outcome is not `done`; empty for `done`."""
     on_error: Literal["NOT_TESTED", "FAIL"] = "NOT_TESTED"
 
 
 @dataclass(frozen=True, slots=True)
 class BackendSwitched:
-    """A scripted backend of a driver was killed, or started again."""
+    """drahealth killed a scripted backend of a driver, or started it again."""
 
     event: ClassVar[str] = "backend-switched"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
 
     process: str
     script: str
-    """Name of the file."""
+    """File name of the scripted backend."""
     running: bool
     """Whether the backend runs now."""

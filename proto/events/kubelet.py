@@ -1,7 +1,8 @@
-"""What a kubelet sees of its plugins, fake or real, and what it does then. The manager emits these events.
+"""What a kubelet receives from its fake or real plugins, and what it does. The manager emits these events.
 
-`driver` is the driver's name, and for a device plugin its resource. Requests and answers are plain data: the fields of
-the protobuf message by name, and `unknown` for fields that the message type does not have.
+`driver` is the name of the driver. For a device plugin, it is the name of the extended resource. Requests and answers
+are plain data: the fields of the protobuf message by name. The key `unknown` has fields that the message type does not
+have.
 """
 
 from dataclasses import dataclass
@@ -41,12 +42,13 @@ class PluginDeregistered:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationFailed:
-    """The registration at a registration socket failed. The kubelet tries again."""
+    """A registration failed. The kubelet tries again."""
 
     event: ClassVar[str] = "registration-failed"
     emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
 
     endpoint: str
+    """Path of the registration socket, or of the directory in which no socket appeared."""
     problem: str
 
 
@@ -63,23 +65,23 @@ class GrpcCall:
     """Service and method, such as pluginregistration.Registration/GetInfo."""
     request: Plain
     response: Plain | None
-    """null if the call failed."""
+    """Fields of the response; null if the call failed."""
     seconds: float
-    """Duration."""
+    """Duration of the call."""
     code: str = "OK"
     """gRPC code; empty if the answer could not be decoded."""
     details: str = ""
-    """Text of the error."""
+    """Text of the error; empty if there was no error."""
     caller: Literal["kubelet", "plugin"] = "kubelet"
     """`plugin` for the call Register of a device plugin, `kubelet` for all other calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undecoded:
-    """One device of a message that says more than the event's `devices` can hold, as it was received."""
+    """One device of a message that has unknown or invalid fields, with all received fields."""
 
     device: int
-    """Index in `devices`; -1 for fields of the message itself."""
+    """Index in `devices` of the event; -1 for fields of the message itself."""
     fields: Plain
 
 
@@ -110,24 +112,25 @@ class ListReceived:
     stream: str
     size: int
     devices: tuple[PluginDevice, ...]
+    """Devices in the order of the message, each with `id` and `health`."""
     undecoded: tuple[Undecoded, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class HealthRestored:
-    """The kubelet started, and restored the last reported health of a driver's devices from its checkpoint."""
+    """The kubelet started, and read the last reported health of a driver's devices from its checkpoint."""
 
     event: ClassVar[str] = "health-restored"
     emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
 
     driver: str
     devices: tuple[DeviceHealth, ...]
-    """Each with pool, device, health, message, and the whole seconds that remain until its timeout."""
+    """Each with `pool`, `device`, `health`, `message` and `timeout`: whole seconds that remain until the timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class MalformedReceived:
-    """The kubelet received an invalid message on a stream; the stream ends."""
+    """The kubelet received an invalid message on a stream. Then the stream ends."""
 
     event: ClassVar[str] = "malformed-received"
     emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
@@ -137,12 +140,12 @@ class MalformedReceived:
     stream: str
     size: int
     start: str
-    """The first 256 bytes, in hexadecimal."""
+    """The first 256 bytes of the message, in hexadecimal."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodsNotified:
-    """The kubelet must update the status of these Pods, because the health of one of their devices changed."""
+    """The health of a device changed. The kubelet must update the status of the Pods that hold the device."""
 
     event: ClassVar[str] = "notified"
     emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
@@ -153,13 +156,14 @@ class PodsNotified:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointWritten:
-    """A checkpoint was written, or its write failed. Live output has only failed writes."""
+    """The kubelet wrote a checkpoint, or the write failed. Live output has only failed writes."""
 
     event: ClassVar[str] = "checkpoint-written"
     emitters: ClassVar[tuple[str, ...]] = (KUBELET,)
 
     file: str
     size: int
+    """Size of the file in bytes."""
     seconds: float
     """Duration of the write, including the serialization."""
     ok: bool

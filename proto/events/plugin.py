@@ -1,4 +1,4 @@
-"""What a DRA driver or a device plugin does and sees. Of a device plugin, `driver` is the resource."""
+"""What a DRA driver or a device plugin does. For a device plugin, `driver` is the name of its extended resource."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,12 +10,12 @@ DRIVER = "fake driver"
 KUBELET = "manager"
 
 CANCELLED = "cancelled by the kubelet, or the connection ended"
-"""`StreamClosed.why`, on the driver side, if the driver did not end the stream."""
+"""`StreamClosed.why` on the driver side, if the driver did not end the stream itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A kubelet reported the outcome of a registration to an instance (NotifyRegistrationStatus)."""
+    """A kubelet reported to an instance whether its registration succeeded (NotifyRegistrationStatus)."""
 
     event: ClassVar[str] = "registered"
     emitters: ClassVar[tuple[str, ...]] = (DRIVER,)
@@ -62,9 +62,11 @@ class StreamOpened:
 
     driver: str
     instance: str
+    """ID of the instance in a rolling update; otherwise empty. Always empty on the kubelet side."""
     stream: str
     health_api: str
     endpoint: str = ""
+    """Path of the plugin's socket; empty on the driver side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +78,18 @@ class StreamClosed:
 
     driver: str
     instance: str
+    """ID of the instance in a rolling update; otherwise empty. Always empty on the kubelet side."""
     stream: str
     why: str
     endpoint: str = ""
+    """Path of the plugin's socket; empty on the driver side."""
     code: str = ""
-    """gRPC code that the kubelet side saw, such as OK or UNAVAILABLE; empty on the driver side."""
+    """gRPC code that the kubelet side received, such as OK or UNAVAILABLE; empty on the driver side."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportSent:
-    """The driver wrote one message to a health stream."""
+    """The driver sent one report. Live output has `report` instead."""
 
     event: ClassVar[str] = "report-sent"
     emitters: ClassVar[tuple[str, ...]] = (DRIVER,)
@@ -99,7 +103,7 @@ class ReportSent:
 
 @dataclass(frozen=True, slots=True)
 class DevicesListed:
-    """A device plugin wrote its list to a ListAndWatch stream."""
+    """A device plugin sent its list on a ListAndWatch stream. Live output has `report` instead."""
 
     event: ClassVar[str] = "devices-listed"
     emitters: ClassVar[tuple[str, ...]] = (DRIVER,)
@@ -108,6 +112,7 @@ class DevicesListed:
     instance: str
     stream: str
     devices: tuple[PluginDevice, ...]
+    """Devices in the order of the message, each with `id` and `health`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ class Prepared:
     instance: str
     claim_uid: str
     devices: tuple[str, ...]
-    """Names of the devices of the claim."""
+    """Names of the devices that the driver prepared."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What clients of the API see of pods, and what a scenario or a timeline does to the node."""
+"""Pods as clients of the API server receive them, and actions of a scenario or a timeline on the node."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ PROGRAM = "manager"
 
 @dataclass(frozen=True, slots=True)
 class ContainerSeen:
-    """One container of a seen status. `state`: running, terminated, or the reason it waits for."""
+    """One container of a Pod status. `state`: running, terminated, or the reason why the container waits."""
 
     name: str
     state: str
     restarts: int
     resources: tuple[ResourceStatus, ...] | None
-    """None: the field was not there."""
+    """None if the field is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusSeen:
-    """A client of the API saw a Pod status."""
+    """A client of the API server received a Pod status."""
 
     event: ClassVar[str] = "status-seen"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO, PROGRAM, CHECK)
@@ -33,25 +33,26 @@ class StatusSeen:
     uid: str
     phase: str
     containers: tuple[ContainerSeen, ...]
-    """Each with name, state, restarts, and `resources`: allocatedResourcesStatus, null if the field is missing."""
+    """Regular containers, each with `name`, `state`, `restarts` and `resources`. `resources` is
+    allocatedResourcesStatus, or null if the field is missing."""
     init_containers: tuple[ContainerSeen, ...] = ()
     """Init containers, with the same keys as `containers`."""
     resources: tuple[ResourceStatus, ...] | None = None
-    """allocatedResourcesStatus of the pod itself, for claims that no container uses; null if the field is missing."""
+    """The pod's own allocatedResourcesStatus, for claims that no container uses; null if the field is missing."""
     namespace: str = ""
     """Namespace of the pod; empty in a scenario, because a scenario has only one namespace."""
     unknown_keys: tuple[str, ...] = ()
-    """Paths of keys in an allocatedResourcesStatus that the KEP does not have."""
+    """Keys in allocatedResourcesStatus that the KEP does not define, each as a path."""
     pending: str = ""
-    """Why a Pending Pod waits: the message of the scheduler, or of a container's waiting state."""
+    """Why a Pod in the phase Pending waits: the message of the scheduler, or of a waiting container."""
 
     @property
     def all_containers(self) -> tuple[ContainerSeen, ...]:
-        """Init containers, then the others."""
+        """Init containers, then regular containers."""
         return (*self.init_containers, *self.containers)
 
     def entries(self) -> Iterator[tuple[str, tuple[ResourceStatus, ...]]]:
-        """Each `allocatedResourcesStatus` with the name of its container, "" for the pod's own; () where it is not."""
+        """Each `allocatedResourcesStatus` with its container, "" for the pod's own; () if the field is missing."""
         for container in self.all_containers:
             yield container.name, container.resources or ()
         yield "", self.resources or ()
@@ -59,7 +60,7 @@ class StatusSeen:
 
 @dataclass(frozen=True, slots=True)
 class StatusWritten:
-    """A client asked the API server to write a Pod status."""
+    """A client sent a Pod status to the API server."""
 
     event: ClassVar[str] = "status-written"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
@@ -67,7 +68,7 @@ class StatusWritten:
     pod: str
     uid: str
     changed: bool
-    """Whether the status differed from the one that clients read before."""
+    """Whether the status differs from the previous status of the Pod in the API server."""
     error: str = ""
     """Why the API server rejected the status; empty if it accepted the status."""
 
@@ -80,25 +81,24 @@ class ContainerRun:
     kind: Literal["init", "sidecar", "regular"]
     state: Literal["waiting", "running", "terminated"]
     id: str
-    """containerID of the run; empty before the first one."""
+    """containerID of the run; empty before the first run."""
     restarts: int
     ready: bool
     started: bool
     exit_code: int | None = None
-    """Null unless the run has terminated."""
+    """null if the run has not terminated."""
     previous: str = ""
-    """containerID of the run before; empty if there is none."""
+    """containerID of the previous run; empty if there is none."""
     reason: str = ""
     """Why the container waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodStateSeen:
-    """A client of the API saw a Pod with a new phase, address, conditions, reasons, messages or runs of containers.
+    """A client of the API server received a Pod with a new phase, address, condition, reason, message or container run.
 
-    Health must not change these.
-
-    It is not emitted for Pods with probes or readiness gates.
+    The health of devices must not change these values. The event is not emitted for Pods with probes or readiness
+    gates.
     """
 
     event: ClassVar[str] = "pod-state-seen"
@@ -110,20 +110,21 @@ class PodStateSeen:
     conditions: tuple[tuple[str, str], ...]
     """Type and status of each condition."""
     runs: tuple[ContainerRun, ...]
-    """The last run of each container, with name, kind (init, sidecar, regular), state, id, restarts, ready, started,
-    exit_code, the id of the previous run, and why the container waits."""
+    """The last run of each container, with `name`, `kind` (init, sidecar or regular), `state`, `id`, `restarts`,
+    `ready`, `started`, `exit_code`, `previous` and `reason`. `previous` is the id of the previous run. `reason` is the
+    reason why the container waits."""
     has_address: bool
     """Whether the status has a podIP."""
     is_deleting: bool = False
     """Whether the Pod has a deletionTimestamp."""
     texts: tuple[tuple[str, str], ...] = ()
-    """Reasons and messages of the Pod (with an empty type) and of the conditions PodReadyToStartContainers,
-    Initialized, Ready and ContainersReady, each with the condition's type."""
+    """Reasons and messages of the Pod and of the conditions PodReadyToStartContainers, Initialized, Ready and
+    ContainersReady. Each has the type of its condition. For the Pod itself, the type is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodRewritten:
-    """A client of the API saw a new version of a Pod in which only times had changed."""
+    """A client of the API server received a new version of a Pod, in which only times had changed."""
 
     event: ClassVar[str] = "pod-rewritten"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
@@ -134,7 +135,7 @@ class PodRewritten:
 
 @dataclass(frozen=True, slots=True)
 class HeldDevice:
-    """A device of a claim, and one of its users."""
+    """A device of a claim, and one container that uses the device."""
 
     container: str
     """Empty if no container uses the claim."""
@@ -157,7 +158,7 @@ class HeldResource:
 
 @dataclass(frozen=True, slots=True)
 class DevicesHeld:
-    """The devices that a Pod holds: those allocated to its claims, and the requested devices of device plugins."""
+    """drahealth read which devices a Pod holds: devices of its claims, and the extended resources that it requests."""
 
     event: ClassVar[str] = "devices-held"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
@@ -165,14 +166,15 @@ class DevicesHeld:
     pod: str
     uid: str
     devices: tuple[HeldDevice, ...]
-    """Devices of claims, each with its container (empty if no container uses the claim), claim and request."""
+    """Devices of claims, each with `container` (empty if no container uses the claim), `claim`, `request`, `driver`,
+    `pool` and `device`."""
     resources: tuple[HeldResource, ...]
-    """Extended resources, each with its container and count."""
+    """Extended resources, each with `container`, `resource` and `count`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodDeleted:
-    """A pod was deleted from the API."""
+    """A pod was deleted from the API server."""
 
     event: ClassVar[str] = "pod-deleted"
     emitters: ClassVar[tuple[str, ...]] = (PROGRAM, CHECK)
@@ -184,7 +186,7 @@ class PodDeleted:
 
 @dataclass(frozen=True, slots=True)
 class EventSeen:
-    """A client of the API saw an Event (core/v1) on a pod, or a higher count of this Event."""
+    """A client of the API server received an Event (core/v1) on a pod, or a higher count of the Event."""
 
     event: ClassVar[str] = "event-seen"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO, CHECK)
@@ -201,34 +203,33 @@ class EventSeen:
 
 @dataclass(frozen=True, slots=True)
 class GateSet:
-    """A feature gate was enabled or disabled, by a restart of the API server and the kubelet."""
+    """A scenario set a feature gate. To do this, it restarted the API server and the kubelet."""
 
     event: ClassVar[str] = "gate-set"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
 
     gate: str
     on: bool
-    """Whether the gate is enabled in the API server and in the kubelet."""
+    """true if the gate is enabled in both the API server and the kubelet."""
     api_server: bool | None = None
-    """Whether it is enabled in the API server; null if unknown."""
+    """Whether the gate is enabled in the API server; null if unknown."""
     kubelet: bool | None = None
-    """Whether it is enabled in the kubelet; null if unknown."""
+    """Whether the gate is enabled in the kubelet; null if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A component was stopped or killed."""
+    """A scenario stopped or killed a component."""
 
     event: ClassVar[str] = "component-stopped"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
 
     component: str
-    """Name of the component."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """A component was restarted by the scenario, or started again after it had ended by itself."""
+    """A scenario started a component again."""
 
     event: ClassVar[str] = "restarted"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
@@ -244,21 +245,21 @@ class TimePassed:
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
 
     seconds: float
-    """Length of the jump."""
+    """Length of the jump, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSkipped:
-    """A timeline skipped the rest of a wait, because nothing except heartbeats had happened since the wait began.
+    """A timeline skipped the rest of a wait, because only heartbeats had happened for two simulated minutes.
 
-    Unlike `time-passed`, this does not move the clock of the node.
+    Only the time of the timeline moves forward. The clock of the node does not move; with `time-passed` it does.
     """
 
     event: ClassVar[str] = "time-skipped"
     emitters: ClassVar[tuple[str, ...]] = (SCENARIO,)
 
     seconds: float
-    """Length of the skipped time."""
+    """Length of the skipped time, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What long-running programs report of themselves: `drahealth driver serve` and `drahealth manager`."""
+"""Events of long-running commands about themselves: `drahealth driver serve` and `drahealth manager`."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ class DriverStarted:
     driver: str
     node: str
     devices: int
-    """Number of its devices."""
+    """Number of devices of the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,10 @@ class DriverEnding:
 
 @dataclass(frozen=True, slots=True)
 class DriverRetired:
-    """The driver has stopped and deleted its ResourceSlices."""
+    """`drahealth driver serve` has stopped the driver or device plugin permanently.
+
+    A driver also deletes its ResourceSlices. If it could not delete them, the log has a warning.
+    """
 
     event: ClassVar[str] = "driver-retired"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)
@@ -64,7 +67,7 @@ class CommandDone:
     driver: str
     command: str
     args: dict[str, Any]
-    """Arguments by name; long values are shortened."""
+    """Arguments by name. Long values are shortened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +82,9 @@ class ManagerStarted:
     plugins_registry: str
     """Directory where plugins put their registration sockets."""
     kubeconfig: str
-    """File with the address of the API server and a token for it."""
+    """File with the address of the API server, and a token for the API server."""
     pods: str
-    """Directory of the manifests."""
+    """Directory of the Pod manifests."""
     node: str
     profile: str
     """Profile of the manager, such as kep or v1.37."""
@@ -99,12 +102,12 @@ class ManagerStopped:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRejected:
-    """A manifest is invalid. The manager continues with the previous content of the file."""
+    """A Pod manifest is invalid. The manager continues with the previous content of the file."""
 
     event: ClassVar[str] = "manifest-rejected"
     emitters: ClassVar[tuple[str, ...]] = (MANAGER,)
 
     file: str
     line: int
-    """Line in the file, from 1; 0 if unknown."""
+    """Line number, where the first line is 1; 0 if unknown."""
     problem: str

@@ -1,4 +1,4 @@
-"""What reports change, in short: for logs, metrics and live views, which have no use for thousands of devices."""
+"""Summaries of reports, for logs, metrics and live views. They do not list thousands of devices."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +8,10 @@ from drahealth.proto.events.plugin import DRIVER, KUBELET
 
 @dataclass(frozen=True, slots=True)
 class ReportSummary:
-    """A driver sent a report, or the kubelet received one. A `change` or `unlisted` event follows for each change."""
+    """A driver sent a report, a device plugin sent its list, or the kubelet received a report.
+
+    One event `change` or `unlisted` follows for each changed device.
+    """
 
     event: ClassVar[str] = "report"
     emitters: ClassVar[tuple[str, ...]] = (DRIVER, KUBELET)
@@ -21,14 +24,15 @@ class ReportSummary:
     stream: str = ""
     """Name of the stream on the driver side; empty on the kubelet side."""
     complete: bool | None = None
-    """Whether the report listed all devices of the driver; null on the kubelet side, which cannot know this."""
+    """Whether the report listed all devices of the driver. null on the kubelet side: reports have no such field."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceChanged:
     """The health or message of a device changed.
 
-    On the driver side it has the reported values, on the kubelet side the values that a Pod status shows now.
+    On the driver side, the event has the reported values. On the kubelet side, it has the values that a Pod status
+    shows now.
     """
 
     event: ClassVar[str] = "change"
@@ -36,6 +40,7 @@ class DeviceChanged:
 
     driver: str
     device: str
+    """POOL/NAME of a device of a driver, or id of a device of a device plugin."""
     health: str
     message: str = ""
 
@@ -49,3 +54,4 @@ class DeviceUnlisted:
 
     driver: str
     device: str
+    """id of the device."""

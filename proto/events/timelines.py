@@ -1,4 +1,4 @@
-"""What happens while a timeline is played on a driver. `step` is the place in the file, such as timeline.2."""
+"""Events of a timeline that runs on a driver. `step` is the place of a step in the file, such as timeline.2."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ class TimelineStarted:
     """Name of the timeline."""
     seed: int
     plan: str
-    """Hash of the plan: the same for the same timeline, devices and seed."""
+    """Hash of the plan. The same timeline, devices and seed give the same hash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class StepStarted:
     driver: str
     step: str
     due: float
-    """Seconds from the beginning of the timeline, as planned."""
+    """Planned time of the step, in seconds since the beginning of the timeline."""
     do: str
     """Kind of the step, such as inject or expect."""
     what: Any = None
@@ -58,7 +58,7 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """A step of a timeline has a result, such as the faults that a recovery cleared."""
+    """A step of a timeline has a result, such as the faults that a recovery action does not clear."""
 
     event: ClassVar[str] = "step-done"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)
@@ -70,7 +70,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class StepFailed:
-    """A step of a timeline failed; the timeline continues."""
+    """A step of a timeline failed. The timeline continues."""
 
     event: ClassVar[str] = "step-failed"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)
@@ -96,7 +96,7 @@ class ExpectationMet:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationFailed:
-    """Pods did not show the expected status in time, or the status changed within the time `holds` of the step."""
+    """Pods did not show the expected status in time, or the status changed during the time `holds` of the step."""
 
     event: ClassVar[str] = "expectation-failed"
     emitters: ClassVar[tuple[str, ...]] = (SERVE,)

@@ -27,13 +27,14 @@ def certify_driver(
         ),
     ] = None,
     level: Annotated[
-        str, typer.Option(metavar="LEVEL", help="Level: core (default), or full, which judges more requirements.")
+        str, typer.Option(metavar="LEVEL", help="Level: core or full. full judges more requirements.")
     ] = "core",
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="Directory of the certificate; default: certificate/ beside FILE.toml. With --init: a file.",
+            help="Directory of the certificate; default: certificate/ beside FILE.toml. With --init: the file of the "
+            "new driver profile.",
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the certificate in the directory.")] = False,
@@ -45,7 +46,7 @@ def certify_driver(
     ] = False,
     requirement: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="Check only this requirement, such as PLUGIN-05. There is no certificate."),
+        typer.Option(metavar="ID", help="Check only this requirement, such as PLUGIN-05, and write no certificate."),
     ] = None,
     api_server: Annotated[
         str | None,
@@ -58,20 +59,23 @@ def certify_driver(
     waivers: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="File with accepted violations.")] = None,
     baseline: Annotated[
         Path | None,
-        typer.Option(metavar="REPORT.json", help="Fail only for violations that this earlier report does not have."),
+        typer.Option(
+            metavar="REPORT.json",
+            help="Report of an earlier run. Violations that are also in this report do not make the new run fail.",
+        ),
     ] = None,
     init: Annotated[bool, typer.Option("--init", help="Write a driver profile with comments; check nothing.")] = False,
     driver: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="With --init: write the profile of dra-example-driver, nvidia, intel, tpu or cpu.",
+            help="With --init: write the driver profile for dra-example-driver, nvidia, intel, tpu or cpu.",
         ),
     ] = "",
     registry_dir: Registry = None,
     kubeconfig: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="With --init: kubeconfig for the API server of a running driver."),
+        typer.Option(metavar="FILE", help="With --init: kubeconfig of a running driver's API server."),
     ] = None,
 ) -> None:
     """Certify a driver that a driver profile describes, and write its certificate to a directory.
@@ -92,14 +96,14 @@ def certify_driver(
             write_profile(words or [], registry_dir=registry_dir, kubeconfig=kubeconfig, out=out)
         return
     if driver:
-        raise ConfigurationError("--driver is only for --init", "remove it, or pass --init")
+        raise ConfigurationError("--driver is only for --init", "remove --driver, or pass --init")
     if registry_dir or kubeconfig:
         raise ConfigurationError(
             "--registry-dir and --kubeconfig are only for --init", "pass --init, or set `running` in the driver profile"
         )
     if not words or len(words) > 1:
         raise ConfigurationError(
-            "pass one driver profile", "`drahealth certify --init -- COMMAND... > driver.toml` writes it"
+            "pass one driver profile", "`drahealth certify --init -- COMMAND... > driver.toml` writes one"
         )
     path = Path(words[0])
     settings = certify_settings(
@@ -130,10 +134,11 @@ def verify_report(
         typer.Argument(metavar="EVIDENCE", help="With report.json: the evidence.jsonl of the same certificate."),
     ] = None,
 ) -> None:
-    """Judge the evidence of a certificate again, and compare it with the report.
+    """Judge the evidence of a certificate again, and compare the verdicts with those in the report.
 
-    It detects an edited report or edited evidence, but not a forgery that changes both consistently.
-    Exit codes: 0 same verdicts; 1 other verdicts or an edited file; 2 unreadable files. Exit code 4: same verdicts,
+    `verify` detects an edited report, or edited evidence. It does not detect a forgery that changes the report and the
+    evidence consistently.
+    Exit codes: 0 same verdicts, 1 other verdicts or an edited file, 2 unreadable files. Exit code 4: same verdicts,
     but the report is from another version of drahealth or of the ledger.
     """
     from drahealth.suites.certify_command.comparing import verify
@@ -146,9 +151,11 @@ def verify_report(
 @harness_errors
 def diff_reports(
     first: Annotated[Path, typer.Argument(metavar="A", help="The directory of a certificate, or a report.json.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="The other one.")],
+    second: Annotated[
+        Path, typer.Argument(metavar="B", help="Another directory of a certificate, or another report.json.")
+    ],
 ) -> None:
-    """Compare two reports: print the differences in what was checked, and in the verdicts.
+    """Print the differences between two reports: what the runs checked, and the verdicts.
 
     Exit codes: 0 no difference, 1 differences, 2 unreadable or unsupported files.
     """

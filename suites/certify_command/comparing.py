@@ -24,7 +24,8 @@ def verify(report_path: Path, evidence_path: Path) -> int:
     certificate = report.certificate
     if certificate is None:
         raise ConfigurationError(
-            f"{report_path} is the report of a check", "pass a report of `drahealth certify`, or use `drahealth judge`"
+            f"{report_path} is a report of `drahealth check`",
+            "pass a report of `drahealth certify`, or use `drahealth judge`",
         )
     content = read_bytes(evidence_path)
     try:
@@ -43,7 +44,7 @@ def verify(report_path: Path, evidence_path: Path) -> int:
     judges = [(one.drahealth, one.ledger_sha256) for one in (certificate, again.certificate)]
     found = differences(report, again, same_run=True) if judges[0] == judges[1] else _verdicts(report, again)
     if not found and judges[0] != judges[1]:
-        _print("incomplete: the evidence gives the same verdicts, but other requirements or checks judged them")
+        _print("incomplete: same verdicts, but another version of drahealth or of the ledger judged the report")
         for what, (version, ledger) in zip(("report", "here"), judges, strict=True):
             _print(f"  {what}: drahealth {version}, ledger {ledger[:8]}")
         return 4

@@ -29,12 +29,16 @@ def files_of(report: Path, evidence: Path | None) -> tuple[Path, Path]:
     """
     if report.is_dir():
         if evidence:
-            raise ConfigurationError(f"{report} is a directory with both files", "pass only the directory")
+            raise ConfigurationError(
+                f"{report} is a directory, which contains the evidence", "remove the argument EVIDENCE"
+            )
         return report / folder.REPORT, report / folder.EVIDENCE
     if evidence is None:
         if not report.exists():
             raise ConfigurationError(f"{report} does not exist", "pass the directory of a certificate")
-        raise ConfigurationError("the evidence is missing", "pass REPORT and EVIDENCE, or the directory of both")
+        raise ConfigurationError(
+            "missing argument EVIDENCE", "pass REPORT and EVIDENCE, or the directory of the certificate"
+        )
     return report, evidence
 
 

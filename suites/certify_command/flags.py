@@ -28,7 +28,9 @@ def certify_settings(
     wanted = _level(level)
     file = read_profile_file(path)
     if api_server and (file.profile.driver.running or file.profile.driver.cluster):
-        raise ConfigurationError("--api-server is for a driver that drahealth starts on this machine", "leave it out")
+        raise ConfigurationError(
+            "--api-server is for a driver that drahealth starts on this machine", "remove --api-server"
+        )
     return settings_of(
         file,
         level=wanted,
@@ -42,5 +44,5 @@ def _level(text: str) -> CertifiedLevel:
     try:
         found: CertifiedLevel = choice(*get_args(CertifiedLevel))(text)
     except ValueError as error:
-        raise ConfigurationError(f"--level {error}, got {text!r}", "core judges fewer requirements") from None
+        raise ConfigurationError(f"--level {error}, got {text!r}", "the default is core") from None
     return found

@@ -15,7 +15,7 @@ from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.output_paths import check_output_file
 
 _COMMAND = ("./my-driver", "--registry={registry_dir}", "--data={driver_dir}", "--kubeconfig={kubeconfig}")
-_NOTE = "Replace the command by that of your driver."
+_NOTE = "Replace the command with the command of your driver."
 
 
 def write_profile(

@@ -30,7 +30,9 @@ def check_driver(
     kubeconfig: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Kubeconfig for the API server of a running driver, for claims and ResourceSlices."
+            metavar="FILE",
+            help="Kubeconfig of a running driver's API server. drahealth creates claims, and reads ResourceSlices "
+            "there.",
         ),
     ] = None,
     cdi_dir: Annotated[
@@ -38,17 +40,22 @@ def check_driver(
         typer.Option(metavar="DIR", help="CDI directory of a running driver; default: /etc/cdi and /var/run/cdi."),
     ] = None,
     node_name: Annotated[
-        str, typer.Option(metavar="NAME", help="Node of a running driver; default: the name of this host.")
+        str, typer.Option(metavar="NAME", help="Node of a running driver; default: the name of this machine.")
     ] = "",
     env: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Environment variable for the driver; VALUE can have placeholders."),
     ] = None,
     driver_name: Annotated[
-        str, typer.Option(metavar="NAME", help="Name of the driver, and of the directory {driver_dir}.")
+        str, typer.Option(metavar="NAME", help="Name of the driver. The directory {driver_dir} has the same name.")
     ] = "",
     api_server: Annotated[
-        str, typer.Option(metavar="KIND", help="API server for the driver: memory (default), real or none.")
+        str,
+        typer.Option(
+            metavar="KIND",
+            help="API server for the driver: memory (in the process of drahealth), real (kube-apiserver and etcd) or "
+            "none.",
+        ),
     ] = "memory",
     kubernetes: Annotated[
         str | None, typer.Option(metavar="VERSION", help="Kubernetes release of a real API server, such as 1.37.1.")
@@ -66,8 +73,8 @@ def check_driver(
         bool,
         typer.Option(
             "--sequential",
-            help="Run one process of the driver at a time. By default, several run at the same time, each for other "
-            "experiments.",
+            help="Run only one process of the driver at a time. By default, several processes run at the same time, "
+            "each for different experiments.",
         ),
     ] = False,
     sandbox: Annotated[
@@ -139,7 +146,7 @@ def judge_evidence(
     junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write the verdicts as JUnit XML.")] = None,
     html: Annotated[str | None, typer.Option(metavar="FILE.html", help="Write the report as a web page.")] = None,
 ) -> None:
-    """Judge the evidence of an earlier check again. It has the exit codes of `check`."""
+    """Judge the evidence of an earlier `check` again. The exit codes are those of `check`."""
     from drahealth.suites.check_command import program
 
     outputs = program.Outputs(report, junitxml, waivers, tuple(requirement or ()), html)
@@ -161,17 +168,17 @@ def write_report(
         str | None, typer.Option(metavar="FILE.html", help="Write a web page with all results side by side.")
     ] = None,
     summary: Annotated[
-        str | None, typer.Option(metavar="FILE.md", help="Write a text for a pull request from one result.")
+        str | None, typer.Option(metavar="FILE.md", help="Write a text with one result, for a pull request.")
     ] = None,
     badge: Annotated[
         str | None, typer.Option(metavar="FILE.svg", help="Write a badge with the verdict of one result.")
     ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print only the JSON Schema of reports.")] = False,
 ) -> None:
-    """Write a page, a text or a badge from the results of `check`, `certify` and `run`.
+    """Write a web page, a text or a badge from the results of `check`, `certify` and `run`.
 
-    It runs nothing, and copies the verdicts of the results. To judge evidence again, use `judge` or `verify`. Exit
-    codes: 0 written, 2 wrong usage or an invalid file.
+    `report` copies the verdicts of the results. To judge evidence again, use `judge` or `verify`.
+    Exit codes: 0 written, 2 wrong usage or an invalid file.
     """
     from drahealth.suites.check_command import results as program
 
@@ -187,21 +194,24 @@ def selftest(
         list[str] | None,
         typer.Argument(
             metavar="MUTANT",
-            help="Names of mutants, or `healthy` and `healthy-device-plugin`, which have no defect. Default: all.",
+            help="Names of mutants. `healthy` and `healthy-device-plugin` are a driver and a device plugin without a "
+            "defect. Default: all.",
         ),
     ] = None,
-    sample: Annotated[int | None, typer.Option(min=1, help="Run this number of random mutants.")] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Run only this number of mutants, chosen at random.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed for --sample.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     write: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="Write which mutants each check caught.")
+        Path | None, typer.Option(metavar="FILE.toml", help="Write a list of the mutants that each check caught.")
     ] = None,
 ) -> None:
-    """Test the checks of `drahealth check`: run wrong drivers, and print the checks that catch them.
+    """Test the checks of `drahealth check` with mutants (wrong drivers). Print the checks that catch each mutant.
 
-    Each mutant has one defect. The checks for it must fail, and the checks of all other MUST requirements must pass.
-    The driver without a defect must conform. Exit codes: 0 all mutants are caught, 1 a mutant is not caught,
-    2 wrong usage, 3 error of drahealth or this machine.
+    Each mutant has one defect. The checks for this defect must fail, and the checks of all other MUST requirements
+    must pass. The driver without a defect must conform. Exit codes: 0 all mutants are caught, 1 a mutant is not
+    caught, 2 wrong usage, 3 error of drahealth or this machine.
     """
     from drahealth.suites.check_command.selftest import selftest as run_selftest
 

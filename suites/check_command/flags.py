@@ -41,13 +41,17 @@ def settings_of(
     """The settings of a run. Raises ConfigurationError."""
     command, socket = target_of(words, registry_dir)
     if registry_dir and not registry_dir.is_dir():
-        raise ConfigurationError(f"--registry-dir {registry_dir} is no directory", "start the driver, or its kubelet")
+        raise ConfigurationError(
+            f"--registry-dir {registry_dir} is not a directory", "start the kubelet or the driver first"
+        )
     if command and "{" not in command[0] and shutil.which(command[0]) is None:
         raise _not_runnable(command, device_plugin=device_plugin)
     if private and not sandbox:
-        raise ConfigurationError("--private is for a sandbox", "pass --sandbox too")
+        raise ConfigurationError("--private needs --sandbox", "pass --sandbox, or remove --private")
     if kubernetes and api_server != "real":
-        raise ConfigurationError("--kubernetes needs --api-server real", "pass it, or remove --kubernetes")
+        raise ConfigurationError(
+            "--kubernetes needs --api-server real", "pass --api-server real, or remove --kubernetes"
+        )
     return Settings(
         command=command,
         subject="device-plugin" if device_plugin else "dra-driver",
@@ -76,7 +80,7 @@ def api_server_kind(text: str) -> DriverApiServer:
     try:
         found: DriverApiServer = choice(*get_args(ApiServerKind), "none")(text)
     except ValueError as error:
-        raise ConfigurationError(f"--api-server {error}, got {text!r}", "memory needs only Python") from None
+        raise ConfigurationError(f"--api-server {error}, got {text!r}", "the default is memory") from None
     return found
 
 
@@ -85,7 +89,10 @@ def _not_runnable(command: Sequence[str], *, device_plugin: bool) -> Configurati
         running = "pass the registration socket of a running driver, or `-- COMMAND...`"
         started = "pass `-- COMMAND...`, because a check of a device plugin must start it"
         return ConfigurationError(f"there is no socket {command[0]}", started if device_plugin else running)
-    return ConfigurationError(f"cannot run {command[0]}", "pass the path of an executable program")
+    hint = "pass the path of an executable program"
+    if len(command) == 1 and not device_plugin:
+        hint += ", or the registration socket of a running driver"
+    return ConfigurationError(f"cannot run {command[0]}", hint)
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -34,7 +34,7 @@ def selftest(names: Sequence[str], *, sample: int | None, seed: int | None, as_j
     """Checks mutants; all by default. Returns the exit code. Raises ConfigurationError."""
     chosen = choice(names, sample, seed)
     if write and sample is not None:
-        raise ConfigurationError("--write needs all mutants, or names of some", "leave out --sample")
+        raise ConfigurationError("--write and --sample exclude each other", "remove one of them")
     check_output_file(str(write) if write else None)
     others = _other_catches(write, names) if write and names else {}
     console = standard_output()
@@ -74,9 +74,9 @@ def choice(names: Sequence[str], sample: int | None, seed: int | None) -> list[s
         if name not in known:
             raise ConfigurationError(f"unknown mutant {name!r}", near(name, known, "docs/driver-mutants.md"))
     if names and sample is not None:
-        raise ConfigurationError("--sample and names exclude each other", "leave out one of them")
+        raise ConfigurationError("--sample and MUTANT exclude each other", "remove one of them")
     if seed is not None and sample is None:
-        raise ConfigurationError("--seed is for --sample", "pass --sample, too")
+        raise ConfigurationError("--seed needs --sample", "pass --sample, or remove --seed")
     if sample is None:
         return list(dict.fromkeys(names)) or known
     return [*WITHOUT_FAULT, *random.Random(seed).sample(sorted(MUTANTS), min(sample, len(MUTANTS)))]

@@ -21,7 +21,7 @@ ACTION_LIMIT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class CreateFile:
-    """Creates a file, and its folder. Fails if the file exists."""
+    """Creates a file in an existing folder. Fails if the file exists."""
 
     path: str
     text: str = ""
@@ -36,7 +36,7 @@ class RemoveFile:
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """Replaces the content of a file in one step; creates the file and its folder if they do not exist."""
+    """Replaces the content of a file. Creates the file if it does not exist, but not its folder."""
 
     path: str
     text: str

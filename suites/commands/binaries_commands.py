@@ -18,7 +18,7 @@ Kubernetes = Annotated[str | None, typer.Option(metavar="VERSION", help="Kuberne
 
 @app.command("ensure")
 def binaries_ensure(kubernetes: Kubernetes = None) -> None:
-    """Get the binaries of a release. Download them, or build them with Go, if they are not in the cache."""
+    """Get the binaries of a release. If they are not in the cache, download them, or build them with Go."""
     from drahealth.suites.targets.kubelet.binaries.listing import ensure_binaries
 
     ensure_binaries(kubernetes)
@@ -26,7 +26,7 @@ def binaries_ensure(kubernetes: Kubernetes = None) -> None:
 
 @app.command("helm")
 def binaries_helm() -> None:
-    """Get Helm, for the tests of the chart. Download it, or build it with Go, if it is not in the cache."""
+    """Get Helm, for the tests of the chart. If Helm is not in the cache, download it, or build it with Go."""
     from drahealth.suites.targets.kubelet.binaries.listing import ensure_helm
 
     ensure_helm()
@@ -41,8 +41,8 @@ def binaries_list() -> None:
 
 
 @app.command("remove")
-def binaries_remove(kubernetes: Annotated[str, typer.Argument(help="The release, such as 1.37.1; or helm.")]) -> None:
-    """Remove a release from the cache."""
+def binaries_remove(kubernetes: Annotated[str, typer.Argument(help="The release, such as 1.37.1, or `helm`.")]) -> None:
+    """Remove a release, or Helm, from the cache."""
     from drahealth.suites.targets.kubelet.binaries.listing import remove_binaries
 
     remove_binaries(kubernetes)

@@ -9,9 +9,9 @@ app = typer.Typer()
 
 @app.command()
 def clean(
-    kept: Annotated[bool, typer.Option("--kept", help="Also remove clusters that were kept with --keep.")] = False,
+    kept: Annotated[bool, typer.Option("--kept", help="Also remove the clusters that a run with --keep kept.")] = False,
 ) -> None:
-    """Remove what interrupted runs left: their directories, and kind clusters that drahealth created."""
+    """Remove the directories and the kind clusters that interrupted runs of drahealth left."""
     from drahealth.suites.commands.listing import clean_up
 
     clean_up(kept=kept)

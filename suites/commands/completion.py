@@ -35,9 +35,9 @@ class Shell(StrEnum):
 def completion(
     shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")], context: typer.Context
 ) -> None:
-    """Print the script that completes commands, options and their values in a shell.
+    """Print a script for shell completion of commands, options and their values.
 
-    bash: source <(drahealth completion bash)
+    In bash: source <(drahealth completion bash)
     """
     _register_shells()
     shell_complete(context.find_root().command, {}, _PROGRAM, _ASKS, f"source_{shell}")

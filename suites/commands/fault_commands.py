@@ -10,7 +10,7 @@ from drahealth.suites.commands import completion
 app = typer.Typer(
     name="faults",
     cls=CommandGroup,
-    help="Show faults of devices, their recoveries, and policies.",
+    help="Show faults of devices, the recovery of each fault, and policies.",
     no_args_is_help=True,
 )
 
@@ -21,7 +21,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def faults_list(
     catalogue: Annotated[
         str | None,
-        typer.Option(help="Catalogue: nvidia, amd, intel, nic or tpu.", autocompletion=completion.catalogues),
+        typer.Option(
+            help="Show only this catalogue: nvidia, amd, intel, nic or tpu.", autocompletion=completion.catalogues
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -35,7 +37,7 @@ def faults_list(
 def faults_show(
     fault: Annotated[str, typer.Argument(help="Name of the fault, such as xid/79.", autocompletion=completion.faults)],
     catalogue: Annotated[
-        str | None, typer.Option(help="Catalogue of the fault, if several catalogues have it.")
+        str | None, typer.Option(help="Catalogue of the fault, if several catalogues have the fault.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -61,7 +63,7 @@ def faults_diff(
     ],
     json: Json = False,
 ) -> None:
-    """Show the faults that two policies map to different health."""
+    """Show the faults to which two policies assign different health."""
     from drahealth.suites.commands.fault_listing import show_difference
 
     show_difference(policy, other, as_json=json)

@@ -25,13 +25,13 @@ def explain(
         list[str],
         typer.Argument(
             metavar="ID...",
-            help="A requirement, a reading or a known issue: STATUS-03, READ-01, P-08.",
+            help="ID of a requirement, a reading or a known issue, such as STATUS-03, READ-01 or P-08.",
             autocompletion=completion.explained_ids,
         ),
     ],
     json: Json = False,
 ) -> None:
-    """Explain a requirement of kubelets or drivers, a reading, or a known issue."""
+    """Explain a requirement for kubelets or drivers, a reading, or a known issue."""
     from drahealth.suites.commands.listing import show_explanations
 
     show_explanations(ids, as_json=json)

@@ -15,33 +15,36 @@ app = typer.Typer()
 def run_manager(
     root_dir: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Root directory, in place of /var/lib/kubelet. Drivers register below it."),
+        typer.Option(
+            metavar="DIR", help="Root directory, in place of /var/lib/kubelet. Drivers register in this directory."
+        ),
     ],
     pods: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Directory with manifests; the manager writes statuses there. Default: pods in the root directory.",
+            help="Directory with manifests. The manager writes the Pod statuses to the same directory. Default: the "
+            "directory `pods` in the root directory.",
         ),
     ] = None,
     profile: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Behavior: kep (default), or v1.34 to v1.37. With a real API server, the default is the profile of "
-            "its release.",
+            help="Profile of the reference: kep (default), or v1.34 to v1.37. With a real API server, the default is "
+            "the profile of the API server's release.",
             autocompletion=completion.profiles,
         ),
     ] = None,
     api_server: Annotated[
         str,
-        typer.Option(metavar="KIND", help="API server: memory (default), or real, which is kube-apiserver and etcd."),
+        typer.Option(metavar="KIND", help="API server: memory (in this process) or real (kube-apiserver and etcd)."),
     ] = "memory",
     kubernetes: Annotated[
         str | None, typer.Option(metavar="VERSION", help="Kubernetes release of a real API server; default: 1.37.1.")
     ] = None,
     node_name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the node; default: this machine's name.")
+        str | None, typer.Option(metavar="NAME", help="Name of the node; default: the name of this machine.")
     ] = None,
     resync: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time between two resyncs of each Pod status.")
@@ -65,12 +68,13 @@ def run_manager(
         Path | None,
         typer.Option(metavar="FILE", help="Write all messages of drivers and device plugins to this new file."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print lines of JSON, even on a terminal.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON lines, even on a terminal.")] = False,
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
-    """Run the reference in place of a kubelet. It runs Pods from manifests, and shows the health that drivers report.
+    """Run the reference in place of a kubelet. The reference runs Pods from manifests, and shows the health that
+    drivers report.
 
-    SIGTERM or Ctrl-C ends it. The next manager with the same root directory continues from its state.
+    SIGTERM or Ctrl-C ends the manager. The next manager with the same root directory continues from the saved state.
     Exit codes: 2 wrong usage, 3 error in the environment.
     """
     if log_format is LogFormat.JSON:

@@ -113,7 +113,7 @@ def _exit_code(code: int, live: Live, match: str | None) -> int:
     if code == pytest.ExitCode.USAGE_ERROR:
         return 2  # pytest has printed the error of -k
     if live.problem:
-        raise HarnessError(f"pytest failed before the scenarios: {live.problem}")
+        raise HarnessError(f"pytest failed before it started a scenario: {live.problem}")
     if code == pytest.ExitCode.INTERNAL_ERROR:
         return 3  # an output file could not be written; pytest has printed which
     if live.run is None or not live.run.results:

@@ -20,14 +20,18 @@ def run(
     match: Annotated[
         str | None,
         typer.Option(
-            "-k", metavar="EXPR", help="Run only the scenarios whose name or requirement matches, as with pytest -k."
+            "-k",
+            metavar="EXPR",
+            help="Run only the scenarios whose name or requirement matches this expression, as in `pytest -k`.",
         ),
     ] = None,
     exitfirst: ExitFirst = False,
     last_failed: Annotated[
         bool,
         typer.Option(
-            "--last-failed", help="Run the scenarios that failed in the last run on this target; all if none failed."
+            "--last-failed",
+            help="Run only the scenarios that failed in the last run on this target. If none failed, run all "
+            "scenarios.",
         ),
     ] = False,
     workers: Annotated[
@@ -36,9 +40,9 @@ def run(
             "-n",
             metavar="N",
             min=1,
-            help="Run N processes, each with its own node; on kind they share the cluster. Default on the reference: "
-            "the number of processors, up to 4, but one process with -k or --last-failed. On a real kubelet: as "
-            "many as nodes fit into half of the free memory, up to 4. On kind: 1.",
+            help="Run N processes, each with its own node. On kind, all processes use one cluster. Default on the "
+            "reference: the number of processors, at most 4; with -k or --last-failed: 1. Default on a real kubelet: "
+            "the number of nodes that fit into half of the free memory, at most 4. Default on kind: 1.",
         ),
     ] = None,
     seed: Annotated[
@@ -51,7 +55,9 @@ def run(
         str | None, typer.Option(metavar="DIR", help="Write the history of each scenario into this directory.")
     ] = None,
 ) -> None:
-    """Run the scenarios of KEP-4680. Exit codes: 0 passed, 1 failed, 2 wrong usage, 3 error in the environment."""
+    """Run the scenarios: the conformance tests for KEP-4680. Exit codes: 0 passed, 1 failed, 2 wrong usage, 3 error
+    in the environment.
+    """
     from drahealth.suites.commands.run_scenarios import run_scenarios
 
     raise typer.Exit(
@@ -88,7 +94,9 @@ def play(
         ),
     ],
     seed: Annotated[int | None, typer.Option(help="Seed of random values; default: the seed of the file.")] = None,
-    speed: Annotated[float | None, typer.Option(min=0.001, help="Play this many times as fast, such as 10.")] = None,
+    speed: Annotated[
+        float | None, typer.Option(min=0.001, help="Speed factor; with 10, the timeline plays 10 times as fast.")
+    ] = None,
     exitfirst: ExitFirst = False,
     report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
     junitxml: JUnitFile = None,
@@ -96,7 +104,7 @@ def play(
         str | None, typer.Option(metavar="DIR", help="Write the history of each timeline into this directory.")
     ] = None,
 ) -> None:
-    """Play timelines on the devices of a Pod, and check the Pod status. It has the exit codes of `run`."""
+    """Play timelines on the devices of a Pod, and check the Pod status. The exit codes are those of `run`."""
     from drahealth.suites.commands.play import play_timelines
 
     played = {"seed": None if seed is None else str(seed), "speed": None if speed is None else str(speed)}

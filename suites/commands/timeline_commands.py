@@ -17,11 +17,11 @@ def plan(
         int, typer.Option(min=0, help="Number of partitions of each GPU, if the file has no inventory.")
     ] = 0,
     inventory: Annotated[
-        Path | None, typer.Option(help="Inventory file; default: the inventory of the timeline.")
+        Path | None, typer.Option(help="Inventory file; default: the inventory that the timeline names.")
     ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print only the JSON Schema of timelines.")] = False,
 ) -> None:
-    """Print the actions of a timeline and their times, as lines of JSON. The same file and seed give the same plan."""
+    """Print the actions of a timeline, with their times, as JSON lines. The same file and seed give the same plan."""
     from drahealth.suites.commands.plans import show_plan
 
     show_plan(file, seed=seed, devices=devices, partitions=partitions, inventory=inventory, schema=schema)
@@ -29,7 +29,9 @@ def plan(
 
 @app.command()
 def record(
-    socket: Annotated[Path, typer.Argument(help="Registration socket of the driver, or its plugin socket.")],
+    socket: Annotated[
+        Path, typer.Argument(help="Registration socket of the driver, or the socket of its health service.")
+    ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Output file; default: standard output.", show_default=False)
     ] = None,
@@ -40,7 +42,7 @@ def record(
         int | None, typer.Option(min=1, help="Stop after this number of messages.", show_default=False)
     ] = None,
 ) -> None:
-    """Record the health reports of a driver as a timeline, until its stream ends, or until Ctrl-C."""
+    """Record the health reports of a driver as a timeline, until the health stream ends, or until Ctrl-C."""
     from drahealth.suites.commands.plans import write_recording
 
     write_recording(socket, output, seconds=seconds, messages=messages)

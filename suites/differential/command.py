@@ -31,15 +31,18 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def differential(
     scripts: Annotated[int, typer.Option(min=1, help="Number of scripts.")] = 60,
     seed: Annotated[int, typer.Option(help="Seed of the scripts; the same seed gives the same scripts.")] = 1,
-    first: Annotated[int, typer.Option(min=0, help="Number of the first script, to continue an earlier run.")] = 0,
-    lanes: Annotated[int, typer.Option(min=1, max=40, help="Number of scripts to play at a time.")] = 16,
+    first: Annotated[
+        int, typer.Option(min=0, help="Number of the first script. With it, a run continues an earlier run.")
+    ] = 0,
+    lanes: Annotated[int, typer.Option(min=1, max=40, help="Number of scripts that are played at the same time.")] = 16,
     target: Annotated[str, typer.Option(help=f"Target to compare with the reference: {_NAMES}.")] = _DEFAULT,
     kubernetes: Annotated[str, typer.Option(help="Release of the kubelet.")] = DEFAULT_VERSION,
     profile: Annotated[
-        str | None, typer.Option(help="Profile of the reference (default: that of the release).")
+        str | None, typer.Option(help="Profile of the reference; default: the profile of the release.")
     ] = None,
     replay: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE.json", help="Play this script instead; repeatable.")
+        list[Path] | None,
+        typer.Option(metavar="FILE.json", help="Play this script, and generate none. The option can be repeated."),
     ] = None,
     record: Annotated[
         bool,
@@ -49,9 +52,9 @@ def differential(
     plays: Annotated[int, typer.Option(min=0, help="Maximum number of plays to minimize one script.")] = 60,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for scripts that differ.")] = Path(),
 ) -> None:
-    """Play generated scripts on a real kubelet and on the reference, and compare what the pods show.
+    """Play generated scripts on a real kubelet and on the reference, and compare the statuses of the Pods.
 
-    Exits 0 no difference, 1 differences, 2 usage, 3 environment.
+    Exit codes: 0 no difference, 1 differences, 2 wrong usage, 3 error in the environment.
     """
     try:
         if record and not replay:

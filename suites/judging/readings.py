@@ -9,8 +9,8 @@ from typing import Any
 
 TEXTS = {
     "KEP": "the newest revision of KEP-4680, beta in 1.36",
-    "KEP (2025)": "the revision of alpha2",
-    "KEP (2024)": "the oldest revision",
+    "KEP (2025)": "the revision of 2025, for the stage alpha2",
+    "KEP (2024)": "the oldest revision, of 2024",
     "design": "the detailed design document of May 2025",
     "Kubernetes": "the released kubelets and APIs",
 }

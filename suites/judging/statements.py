@@ -17,11 +17,13 @@ TEXTS = {
 """The texts that a statement can be from, with their meaning."""
 
 VERDICTS = {
-    "covered": "A scenario judges the statement, and fails for a wrong kubelet.",
-    "tested": "A test outside of the scenarios judges the statement.",
-    "weak": "The statement is judged in part.",
-    "no obligation": "The statement is no rule for kubelets or API servers.",
-    "other work": "The statement is about drivers, upgrades, version skew, long runs, resource use or other clusters.",
+    "covered": "A scenario judges the statement, or the reading that replaces it. Each mutant of the row makes a "
+    "scenario fail.",
+    "tested": "A test that is not a scenario judges the statement.",
+    "weak": "The scenarios judge only a part of the statement.",
+    "no obligation": "The statement requires no behavior of a kubelet or an API server.",
+    "other work": "The statement is about drivers, upgrades, version skew, long runs, resource use, or clusters that "
+    "drahealth does not support.",
 }
 """The verdicts on a statement, with their meaning."""
 

@@ -16,7 +16,7 @@ from drahealth.suites.output_paths import check_output_file
 def check_history_file(path: Path) -> None:
     """Raises ConfigurationError for a file that exists or cannot be written."""
     if path.exists():
-        raise ConfigurationError(f"--history {path} already exists", "name another file, or remove this one")
+        raise ConfigurationError(f"--history {path} already exists", "pass another file, or remove this file")
     check_output_file(str(path))
 
 

@@ -102,7 +102,7 @@ def _profile(name: str | None, kind: ApiServerKind, kubernetes: str | None) -> P
     release = profile_of(version)
     if name == KEP.name:
         raise ConfigurationError(
-            "--profile kep needs --api-server memory, because a real one rejects names that only the KEP has",
+            "--profile kep needs --api-server memory: a real API server rejects names that only the KEP has",
             f"pass --profile {release.name}",
         )
     if name not in (None, release.name):
@@ -141,8 +141,8 @@ def _check_length(root: Path) -> None:
     room, size = PATH_LIMIT - ROOM_FOR_NAMES, len(os.fsencode(root))
     if size > room:
         raise ConfigurationError(
-            f"--root-dir must have at most {room} bytes, got {size}: {root}",
-            f"the path of a unix socket has at most {PATH_LIMIT} bytes",
+            f"--root-dir must be a path of at most {room} bytes, got {size}: {root}",
+            f"it contains unix sockets, and the path of a unix socket has at most {PATH_LIMIT} bytes",
         )
 
 
@@ -157,6 +157,8 @@ def _check_owner(root: Path) -> None:
     """Others could replace the kubeconfig and the sockets in a directory that they own or can write."""
     found, user = root.stat(), os.geteuid()
     if found.st_mode & stat.S_IWOTH:
-        raise ConfigurationError(f"every user can write in {root}", "pass another --root-dir, such as a folder in it")
+        raise ConfigurationError(
+            f"every user can write in {root}", "pass another --root-dir, such as a subdirectory of it"
+        )
     if user not in (found.st_uid, 0):
         raise ConfigurationError(f"{root} belongs to another user", "pass another --root-dir")

@@ -133,7 +133,7 @@ class KubeletBuilds:
         except OSError as error:
             raise HarnessError(
                 f"cannot write the cache {self._root}: {error}",
-                "make room, correct its permissions, or set DRAHEALTH_CACHE to another folder",
+                "free some disk space, correct its permissions, or set DRAHEALTH_CACHE to another folder",
             ) from error
 
 

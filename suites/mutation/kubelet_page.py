@@ -24,7 +24,7 @@ def table(wrong: Sequence[WrongKubelet], trials: Mapping[str, Trial]) -> list[st
 
 
 def _table(wrong: Sequence[WrongKubelet], trials: Mapping[str, Trial]) -> list[str]:
-    head = ["| wrong kubelet | what it does | file | result |", "| --- | --- | --- | --- |"]
+    head = ["| wrong kubelet | bug | file in `pkg/kubelet` | result |", "| --- | --- | --- | --- |"]
     rows = ((one, trials[one.name]) for one in wrong)
     return head + [
         f"| `{one.name}` | {one.change.does} | `{one.change.path.removeprefix('pkg/kubelet/')}` | {_result(trial)} |"
@@ -44,11 +44,14 @@ _HEADER = """\
 
 <!-- written by ci/check-wrong-kubelets --write from ci/wrong-kubelets; change those files -->
 
-The scenarios must notice bugs of real kubelets, not only of the reference ([mutants.md](mutants.md)). Each wrong
-kubelet below is Kubernetes {version} with one bug: a change of one file in `pkg/kubelet`. `ci/check-wrong-kubelets`
-builds it, and runs the scenarios that must notice the bug. The bug is caught if one of these
-scenarios fails on the wrong kubelet, but not on Kubernetes {version} itself. A failure with a known issue of {version}
-does not count.
+The scenarios must detect bugs of real kubelets. Wrong kubelets test this. A wrong kubelet is the kubelet of Kubernetes
+{version} with one bug: a change of one file in `pkg/kubelet`. [mutants.md](mutants.md) has a similar test with changed
+copies of the reference.
 
-Caught: {caught} of {number}.
+`ci/check-wrong-kubelets` builds each wrong kubelet, and runs the scenarios that must detect its bug. A bug is *caught*
+if one of these scenarios fails on the wrong kubelet, but does not fail on the unchanged kubelet. A failure with a known
+issue of {version} does not count. The column `result` names the scenario that caught the bug, and the violated
+requirements.
+
+Caught bugs: {caught} of {number}.
 """

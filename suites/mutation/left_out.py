@@ -10,17 +10,18 @@ from drahealth.manager.profile import KEP
 
 RULES = {
     "no behaviour": "Annotations, decorators, docstrings, assertions, and statements that raise an error.",
-    "messages": "Texts of logs, errors and events, the choice of a log level, and code that only logs or records what "
+    "messages": "The texts of logs, errors and events; the choice of a log level; code that only logs or records what "
     "happens.",
-    "speed": "The length of pauses between attempts, the time limits of calls, and how long a lost resource is kept: "
-    "the texts define no numbers for them. But operators can remove the whole code of a pause, a limit or an attempt.",
-    "releases": "Code that only the profiles of releases run. But operators change the conditions that select a "
-    "profile.",
-    "a kill": "Functions with which a scenario simulates that the kubelet is killed.",
-    "a damaged file": "Checks for checkpoints that another program has damaged: no text says what a kubelet does "
-    "with them.",
-    "the end": "Functions that stop the whole reference, or wait for this stop. The process of a real kubelet has no "
-    "such functions: the scenarios kill it.",
+    "speed": "The length of pauses between attempts, the time limits of calls, and how long a resource without a "
+    "device plugin is kept. The texts define no numbers for these times. But operators can remove a whole pause, limit "
+    "or attempt.",
+    "releases": "Code that runs only with the profiles of releases. But operators change the conditions that depend on "
+    "the profile.",
+    "a kill": "Functions that simulate a killed kubelet.",
+    "a damaged file": "Checks of checkpoints that another program has damaged. No text says what a kubelet does "
+    "with such a checkpoint.",
+    "the end": "Functions that stop the whole reference, or wait for this stop. Scenarios stop a kubelet only with a "
+    "kill, so they do not run these functions.",
 }
 """The rules by name, each with its sentence."""
 
@@ -41,8 +42,8 @@ _SPEED_ARGUMENTS = ("debounce", "step", "rust_timeout", "yield_on_timeout")
 _KILL = {"abandon", "kill", "_is_abandoned"}
 """Names of functions that act as a kill, and of what they leave behind."""
 _ENDS = {
-    *("DeviceManager.stop", "DeviceManager.__aenter__", "DeviceManager.__aexit__", "DeviceManager.saved"),
-    *("DraManager.close", "DraManager.saved", "DevicePluginManager.close", "Plugins.close", "KubeletSocket.stop"),
+    *("DeviceManager.stop", "DeviceManager.__aenter__", "DeviceManager.__aexit__"),
+    *("DraManager.close", "DevicePluginManager.close", "Plugins.close", "KubeletSocket.stop"),
     *("RegistrationDirectory.stop", "HealthFile.close", "HealthFile.written", "PodDevices.close", "PodWorkers.stop"),
 }
 _FOR_RELEASES = {

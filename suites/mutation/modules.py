@@ -15,14 +15,15 @@ ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = {
     "manager/__init__.py": "It only exports names.",
     "manager/profile.py": "It is the table of profiles. Each value is data from a text or a release.",
-    "manager/connection.py": "It polls the gRPC connection of a plugin. In a real kubelet the gRPC library watches it.",
+    "manager/connection.py": "It polls the gRPC connection of a plugin. In a real kubelet, the gRPC library "
+    "watches the connection.",
     "fakes/cluster/pod_worker/__init__.py": "It has no code.",
     "fakes/cluster/pod_worker/slice_removal.py": "It removes the ResourceSlices of an absent driver. Other KEPs "
     "require this removal.",
-    "fakes/cluster/pod_worker/event_series.py": "It counts equal Events, and combines similar ones. No text of "
-    "KEP-4680 covers this.",
-    "fakes/cluster/pod_worker/backoff.py": "It computes the pauses between attempts. No text of KEP-4680 defines their "
-    "length.",
+    "fakes/cluster/pod_worker/event_series.py": "It counts equal Events, and combines similar Events. No text of "
+    "KEP-4680 says how to do this.",
+    "fakes/cluster/pod_worker/backoff.py": "It computes the pauses between attempts. No text of KEP-4680 defines the "
+    "length of the pauses.",
 }
 """The modules that are never changed, each with its reason."""
 

@@ -37,15 +37,16 @@ _SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
 _NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 OPERATORS = {
-    "comparison": "A comparison becomes its opposite, such as == and !=, or < becomes <=, and the other way round.",
+    "comparison": "A comparison becomes its opposite, for example == becomes !=. Or it includes or excludes its limit: "
+    "< becomes <=, and the other way round.",
     "connective": "`and` becomes `or`, and the other way round.",
     "condition": "The condition of an `if` or of a conditional expression is negated.",
     "negation": "`not x` becomes `x`.",
-    "constant": "True becomes False, and the other way round; an integer grows by one; a number with a decimal point "
-    "grows tenfold, and 0.0 becomes 1.0.",
-    "arithmetic": "+ and -, * and /, bitwise OR and bitwise AND are swapped.",
-    "function": "`min` and `max`, `any` and `all` are swapped.",
-    "statement": "A call or an assignment to an attribute or an item is left out.",
+    "constant": "True becomes False, and the other way round. An integer becomes larger by 1. A number with a decimal "
+    "point is multiplied by 10; 0.0 becomes 1.0.",
+    "arithmetic": "+ becomes -, * becomes /, bitwise OR becomes bitwise AND, and the other way round.",
+    "function": "`min` becomes `max`, `any` becomes `all`, and the other way round.",
+    "statement": "A statement is left out: a call, or an assignment to an attribute or to an item.",
     "jump": "A `return` without a value, a `continue` or a `break` is left out.",
 }
 """The operators by name, each with its sentence."""

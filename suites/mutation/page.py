@@ -16,16 +16,16 @@ def page(hand: Score[HandMutant], automatic: Score[Mutation], about: str, names:
     lines = [_HEADER, "## Outcomes\n", *_table(("outcome", "meaning", "counts as caught"), _OUTCOMES), ""]
     lines += ["## Modules without changes\n", _MODULES, *_table(("module", "reason"), _left_out_rows()), ""]
     lines += ["## Changes that were written by hand\n", _HAND, f"{summary(hand)}.\n", *_by_part(hand), ""]
-    lines += ["## Automatic changes\n", _AUTOMATIC, *_table(("rule", "left out"), RULES.items()), ""]
+    not_changed = _table(("subject", "what operators do not change"), RULES.items())
+    lines += ["## Automatic changes\n", _AUTOMATIC, *not_changed, ""]
     lines += [f"Tried: {about}. {summary(automatic)}.\n"]
     lines += [*_by_operator(automatic), ""]
     lines += ["## By requirement\n", _BY_REQUIREMENT, *_by_requirement(hand, automatic, names)]
-    lines += ["", "## Survivors\n", "Changes by hand that survived:\n", *_list(hand.survivors()), ""]
+    lines += ["", "## Survivors\n", "Survivors that were written by hand:\n", *_list(hand.survivors()), ""]
     lines += [
-        "Automatic changes that survived, or that no scenario covers:\n",
+        "Automatic changes that survived or that no scenario covers:\n",
         *(f"- `{one}`" for one in automatic.survivors()),
     ]
-    lines += ["", "## Equivalent changes\n", *(_equivalent(hand) + _equivalent(automatic) or ["None."])]
     return "\n".join(lines) + "\n"
 
 
@@ -35,11 +35,6 @@ def _left_out_rows() -> list[tuple[str, str]]:
 
 def _list(mutants: Sequence[HandMutant]) -> list[str]:
     return [f"- `{one.name}`: {one.part}" for one in mutants] or ["None."]
-
-
-def _equivalent(score: Score[C]) -> list[str]:
-    equal = [one for one in score.changes if score.outcome(one) == "equivalent"]
-    return [f"- `{one.key}`: {score.equivalent[one.key]}" for one in equal]
 
 
 def _counted(score: Score[C], group: Callable[[C], str]) -> dict[str, list[int]]:
@@ -55,13 +50,13 @@ def _counted(score: Score[C], group: Callable[[C], str]) -> dict[str, list[int]]
 def _by_part(score: Score[HandMutant]) -> list[str]:
     caught = _counted(score, lambda one: one.part)
     rows = [(part, *map(str, caught[part])) for part in dict.fromkeys(one.part for one in score.changes)]
-    return _table(("part of the kubelet", "caught", "of"), rows)
+    return _table(("part of the kubelet", "caught", "counted"), rows)
 
 
 def _by_operator(score: Score[Mutation]) -> list[str]:
     caught = _counted(score, lambda one: one.operator)
     rows = [(name, text, *map(str, caught[name])) for name, text in OPERATORS.items()]
-    return _table(("operator", "change", "caught", "of"), rows)
+    return _table(("operator", "change", "caught", "counted"), rows)
 
 
 def _by_requirement(hand: Score[HandMutant], automatic: Score[Mutation], names: Iterable[str]) -> list[str]:
@@ -69,7 +64,7 @@ def _by_requirement(hand: Score[HandMutant], automatic: Score[Mutation], names: 
     rows = [(name, str(kills.get(name, 0)), str(more.get(name, 0))) for name in names]
     table = _table(("requirement", "by hand", "automatic"), rows)
     unproven = [name for name, *counts in rows if counts == ["0", "0"]]
-    return [*table, "", f"Not proven by these changes: {', '.join(unproven) or 'none'}."]
+    return [*table, "", f"Requirements with 0 in both columns: {', '.join(unproven) or 'none'}."]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -81,41 +76,46 @@ _HEADER = """\
 
 <!-- written by ci/mutants --hand --sample N --write -->
 
-The mutation score shows how many wrong kubelets the scenarios detect. `ci/mutants` makes one small change to the
-reference, its API server or its pod worker, and runs the scenarios that execute the changed lines. Only a scenario or
-an invariant can detect the change; unit tests do not run.
-A survivor is a change that no scenario detects. Either a scenario is missing, or the change has no effect that a
-client can see.
+The mutation score shows how many wrong kubelets the scenarios detect. A wrong kubelet on this page is the reference
+with one small change. `ci/mutants` makes the change in the device manager, the pod worker or the API server of the
+reference. Then it runs the scenarios that execute the changed lines. A failed scenario or a violated invariant
+detects the change. Unit tests do not run.
 
-[wrong-kubelets.md](wrong-kubelets.md) has real kubelets with one bug each.
+A survivor is a change that no scenario detects. Either a scenario is missing, or the change belongs in
+`ci/equivalent-mutants.toml`: no client can see it, or the texts allow it. A client is a program outside the kubelet: a
+driver, a device plugin, or a client of the API server.
+
+[wrong-kubelets.md](wrong-kubelets.md) lists real kubelets with one bug each.
 """
 _HANGS = (
-    f"A scenario does not end: it computes for {LIMITS.more:g} s more than {LIMITS.times:g} times its usual processor "
-    f"time, or it waits for {LIMITS.waiting:g} s without computing."
+    f"A scenario does not end. It needs more processor time than {LIMITS.more:g} s plus {LIMITS.times:g} times its "
+    f"usual time, or it waits for {LIMITS.waiting:g} s without computing."
 )
+_EQUIVALENT = "No client can see the change, or the texts allow it. `ci/equivalent-mutants.toml` gives the reason."
 _OUTCOMES = (
-    ("killed", "A scenario or one of its invariants fails.", "yes"),
-    ("error", "The changed reference stops working before a scenario can judge it.", "yes"),
+    ("killed", "A scenario fails, or its history violates an invariant.", "yes"),
+    ("error", "The changed reference stops working, so a scenario has no result.", "yes"),
     ("hangs", _HANGS, "yes"),
     ("survived", "All scenarios that run the changed lines pass.", "no"),
     ("not covered", "No scenario runs the changed lines.", "no"),
-    ("equivalent", "No client can see the change, or the texts allow it; the reason is listed below.", "not counted"),
-    ("no import", "The changed module cannot be imported, so it is no kubelet.", "not counted"),
+    ("equivalent", _EQUIVALENT, "not counted"),
+    ("no import", "The changed module cannot be imported, so the reference cannot run.", "not counted"),
     ("does not apply", "The module no longer contains the text that the change replaces.", "not counted"),
 )
 _MODULES = """\
-The changes are in the modules of `manager/` and `fakes/cluster/pod_worker/`, and in `gates.py` and `pod_validation.py`
-of `fakes/cluster/api_server/`. No change is made in these modules:
+`ci/mutants` changes the modules of `manager/` and `fakes/cluster/pod_worker/`. It also changes `gates.py` and
+`pod_validation.py` of `fakes/cluster/api_server/`. It does not change these modules:
 """
 _HAND = """\
-Each change is one plausible error of a kubelet. We chose the errors from the texts of the KEP, not from the scenarios.
-The files in `ci/hand-mutants` describe each error in one sentence.
+Each change is one plausible error of a kubelet. We chose the errors from the texts of the KEP, and not from the
+scenarios. The files in `ci/hand-mutants` describe each error in one sentence.
 """
 _AUTOMATIC = """\
-An operator is a rule for one kind of change. No operator changes these parts of the code:
+An operator makes one kind of change. No operator changes the parts of the code in this table:
 """
 _BY_REQUIREMENT = """\
-A change counts for each requirement that its first failing scenario reports as violated. If a requirement has 0
+The columns have the number of changes that violate each requirement. `ci/mutants` tries a change until the first
+scenario fails. The change counts for each requirement that this scenario reports as violated. If a requirement has 0
 in both columns, the changes do not prove that the scenarios of the requirement can fail. Another
 test proves this: `suites/unit/suites/test_mutants.py` has a wrong reference for each requirement.
 """

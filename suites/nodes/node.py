@@ -65,12 +65,12 @@ class Node:
 
     @property
     def name(self) -> str:
-        """The Node object's name."""
+        """The name of the Node object."""
         return self._target.node_name
 
     @property
     def profile(self) -> Profile:
-        """Behavior of the kubelet."""
+        """The profile of the reference. For a real kubelet: the profile of its release."""
         return self._target.profile
 
     @property
@@ -85,27 +85,27 @@ class Node:
 
     @property
     def registry_dir(self) -> Path:
-        """The kubelet's `plugins_registry`: where drivers put their registration sockets."""
+        """The directory `plugins_registry` of the kubelet, in which drivers create their registration sockets."""
         return self._target.registry_dir
 
     @property
     def plugins_dir(self) -> Path:
-        """The kubelet's `plugins`: where drivers put their own sockets."""
+        """The directory `plugins` of the kubelet, in which drivers create their other sockets."""
         return self._target.plugins_dir
 
     @property
     def device_plugins_dir(self) -> Path:
-        """Where device plugins find `kubelet.sock`."""
+        """The directory in which device plugins find `kubelet.sock`."""
         return self._target.device_plugins_dir
 
     async def kubeconfig(self) -> Path:
-        """A kubeconfig for other processes, such as a driver; the API server listens on loopback."""
+        """Path of a kubeconfig for other processes, such as a driver; the API server listens on loopback."""
         return await self._target.kubeconfig()
 
     # -- pods
 
     async def create(self, manifest: Mapping[str, Any]) -> Object:
-        """Create an object from its manifest and return it as stored; its namespace is created if it is missing.
+        """Create an object from its manifest, and its namespace if this is missing. Return the stored object.
 
         Raises ApiError if the API server rejects it, ValueError for a kind that is not supported here.
         """
@@ -156,7 +156,7 @@ class Node:
 
     @property
     def statuses(self) -> list[StatusSeen]:
-        """All different pod statuses so far, of all pods, the newest last."""
+        """All different statuses of all Pods until now; the newest status is the last one."""
         return self._seen.all()
 
     # -- the kubelet and time

@@ -21,7 +21,7 @@ class Pod:
 
     @property
     def statuses(self) -> list[StatusSeen]:
-        """All different statuses so far, the newest last."""
+        """All different statuses until now; the newest status is the last one."""
         return [status for status in self._all.all() if status.uid == self.uid]
 
     @property
@@ -87,7 +87,10 @@ class Pod:
         await self.wait_deleted(timeout=timeout)
 
     async def wait_deleted(self, *, timeout: float | None = None) -> None:
-        """Wait until the pod is deleted, by any client. Its drivers must run. Raises TimeoutError."""
+        """Wait until a client, such as your controller, has deleted the Pod. Its drivers must run.
+
+        Raises TimeoutError.
+        """
         limit = self._all.start_timeout if timeout is None else timeout
         if not await self._all.until(lambda: not self._all.exists(self.uid), limit):
             raise timed_out(f"pod {self.name} is gone", limit, "the pod; the driver of its devices must run")

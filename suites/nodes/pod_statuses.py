@@ -28,7 +28,7 @@ class PodStatuses:
         await self._watch.stop()
 
     def all(self) -> list[StatusSeen]:
-        """All different statuses so far, the newest last."""
+        """All different statuses until now; the newest status is the last one."""
         return list(self._history.of(StatusSeen))
 
     def exists(self, pod_uid: str) -> bool:

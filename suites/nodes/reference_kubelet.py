@@ -28,7 +28,7 @@ _INTERVAL = 0.02
 
 
 class ReferenceKubelet:
-    """A kubelet's device manager with an API server in memory, for a driver under test to register with.
+    """The device manager of the reference, with an API server in memory; drivers under test register with it.
 
     Enter it with `async with`; its folder and sockets are gone afterwards. For pods take ReferenceNode.
     """
@@ -75,21 +75,21 @@ class ReferenceKubelet:
 
     @property
     def registry_dir(self) -> Path:
-        """Where the kubelet looks for registration sockets: `plugins_registry`."""
+        """The directory `plugins_registry`, in which drivers create their registration sockets."""
         return self._root / "plugins_registry"
 
     @property
     def plugins_dir(self) -> Path:
-        """Where drivers put their own sockets: `plugins`."""
+        """The directory `plugins`, in which drivers create their other sockets."""
         return self._root / "plugins"
 
     @property
     def device_plugins_dir(self) -> Path:
-        """Where device plugins find `kubelet.sock`."""
+        """The directory in which device plugins find `kubelet.sock`."""
         return self._root / "device-plugins"
 
     async def kubeconfig(self) -> Path:
-        """A kubeconfig for a driver in another process. The first call starts the API server on loopback."""
+        """Path of a kubeconfig for a driver in another process. The first call starts the API server on loopback."""
         path = self._root / "kubeconfig"
         if not path.exists():
             await self._http.start()

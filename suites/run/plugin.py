@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 _OPTIONS = (
     registry.target_option("run"),
     Option("seed", "NUMBER", "Run the scenarios in a random order; for timelines: replace the seed of the file.", str),
-    Option("speed", "FACTOR", "timelines: Play this many times as fast.", str),
-    Option("node", "NAME", "fixtures: Use this node of `drahealth up`, and its driver; start none.", str),
+    Option("speed", "FACTOR", "timelines: Speed factor; with 10, a timeline plays 10 times as fast.", str),
+    Option("node", "NAME", "fixtures: Use this node of `drahealth up`, with its driver; start no other node.", str),
     Option("report", "FILE", "Write the report of the run as JSON.", str),
     Option("histories", "DIR", "Write the history of each scenario as JSON Lines.", str),
 )
 """The options that belong to no target."""
 
 _CHECK_OPTIONS = (
-    ("check", "COMMAND", "Command that starts the driver to check, or the registration socket of a running one."),
-    ("check-options", "FLAGS", "Other flags of `drahealth check`, such as '--env A=1 --claim FILE'."),
+    ("check", "COMMAND", "Command that starts the driver to check, or the registration socket of a running driver."),
+    ("check-options", "FLAGS", "More options for `drahealth check`, such as '--env A=1 --claim FILE'."),
     ("check-evidence", "FILE", "Write the evidence to this new file."),
 )
 

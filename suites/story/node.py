@@ -378,7 +378,7 @@ class Node(Disruptions):
     async def _wait_for_convergence(self) -> None:
         """Wait until every running pod shows the last report. The drivers send no further reports."""
         not_converged = partial(self._evidence.not_converged, self.gates_on)
-        with self.judging("STATUS-10", "the final status shows the last report"):
+        with self.judging("STATUS-10", "at the end, each running pod shows the last report"):
             windows: tuple[Window, ...] = ("push", "resync")
             for window in windows:
                 if not not_converged() or await self._becomes_true(lambda: not not_converged(), window):

@@ -80,7 +80,7 @@ def refuse_others(targets: Iterable[TargetDefinition], command: Command, given: 
 def target_option(command: Command) -> Option[str]:
     """`--target` of a command; `doctor` examines the targets that have checks."""
     if command == "doctor":
-        text = f"The only target to examine: {', '.join(_examined())}; default: all."
+        text = f"Check only this target: {', '.join(_examined())}; default: all of these."
         return Option("target", "TARGET", text, str, ("doctor",), choices=_examined)
     first, *others = FOLDERS
     text = f"Target: {', '.join((f'{first} (default)', *others))}."

@@ -43,7 +43,8 @@ class RunDirectory:
             return cls._create(base, secrets.token_hex(3))
         except OSError as error:
             raise HarnessError(
-                f"cannot make a run folder in {base}: {error}", "make room there, or set TMPDIR to a short path"
+                f"cannot make a run folder in {base}: {error}",
+                "free some disk space there, or set TMPDIR to a short path",
             ) from error
 
     @classmethod

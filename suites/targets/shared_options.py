@@ -25,7 +25,7 @@ def _health_api(name: str) -> "HealthApi | Literal['all']":
 KUBERNETES = Option(
     "kubernetes",
     "VERSION",
-    "Kubernetes release of a kubelet or API server, such as 1.37.1.",
+    "Kubernetes release of the real kubelet or API server, such as 1.37.1.",
     parse_version,
     ("run", "doctor"),
 )
@@ -41,7 +41,7 @@ HEALTH_API = Option(
     "NAME",
     "Health API that drivers serve: v1.DRAResourceHealth, v1alpha1.DRAResourceHealth, "
     "v1alpha1.NodeHealth/WatchResources or v1alpha1.NodeHealth/WatchDevicesStatus. `NodeHealth` is short for "
-    "v1alpha1.NodeHealth/WatchResources. `all`: each API that the kubelet supports, one after another.",
+    "v1alpha1.NodeHealth/WatchResources. With `all`, each scenario runs over each API that the kubelet supports.",
     _health_api,
     old_names=("flavour",),
     choices=_health_api_names,

@@ -50,14 +50,18 @@ def missing_in(version: str) -> Mapping[Capability, str]:
     }
     if minor < 37:
         off[Capability.RESIZE_WITH_CLAIMS] = (
-            f"the API server of Kubernetes 1.{minor} rejects a resize of a pod with claims"
+            f"the API server of Kubernetes 1.{minor} rejects a resize of a Pod with claims"
         )
     return {**off, **locked_in(version)}
 
 
 def locked_in(release: str) -> Mapping[Capability, str]:
     """The capabilities that a kubelet of this release lacks because it locks feature gates or does not have them."""
-    locked = {Capability.SWITCH_DRA: "from Kubernetes 1.35 on, the gate DynamicResourceAllocation is locked to true"}
-    absent = {Capability.SWITCH_MESSAGES: "before Kubernetes 1.36, there is no gate ResourceHealthStatusMessage"}
+    locked = {
+        Capability.SWITCH_DRA: "since Kubernetes 1.35, the feature gate DynamicResourceAllocation is locked to true"
+    }
+    absent = {
+        Capability.SWITCH_MESSAGES: "Kubernetes before 1.36 does not have the feature gate ResourceHealthStatusMessage"
+    }
     minor = int(release.split(".")[1])
     return {**(locked if minor >= 35 else {}), **(absent if minor < 36 else {})}

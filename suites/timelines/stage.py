@@ -36,7 +36,7 @@ from drahealth.suites.timelines.quiet import LONG, Beginning
 STRIDE = 2.0
 """Seconds that are jumped over at once, so that heartbeats come between and no device is taken for silent."""
 
-_NOT_MET = "an expectation of the timeline's author is not met; it is no requirement"
+_NOT_MET = "this expectation is not met; an expectation is not a requirement"
 
 _CALLS = {
     "NodePrepareResources": Prepared,

@@ -34,30 +34,29 @@ def up(
         str | None, typer.Option(metavar="VERSION", help="Kubernetes release; default: 1.37.1.")
     ] = None,
     reference: Annotated[
-        bool, typer.Option("--reference", help="Run the reference in place of Kubernetes; it starts in a second.")
+        bool,
+        typer.Option("--reference", help="Run the reference in place of Kubernetes. The reference starts in a second."),
     ] = False,
     inventory: Annotated[
         Path | None,
         typer.Option("-f", "--file", metavar="INVENTORY", help="Inventory of the fake devices; default: two GPUs."),
     ] = None,
-    timeline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Timeline to play on the devices of the driver.")
-    ] = None,
+    timeline: Annotated[Path | None, typer.Option(metavar="FILE", help="Timeline to play on the fake devices.")] = None,
     gates: Annotated[
         str | None,
-        typer.Option(metavar="GATE=BOOL,...", help="Feature gates of all components."),
+        typer.Option(metavar="GATE=BOOL,...", help="Feature gates for all components."),
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Remove the data of an earlier start of this node first.")
+        bool, typer.Option("--fresh", help="First remove the data of an earlier start of this node.")
     ] = False,
     foreground: Annotated[
-        bool, typer.Option("--foreground", help="Run in this process; SIGTERM or Ctrl-C ends the node.")
+        bool, typer.Option("--foreground", help="Run the node in this process. SIGTERM or Ctrl-C ends the node.")
     ] = False,
 ) -> None:
     """Start a Kubernetes node with fake devices on this machine, and leave it running.
 
-    It needs neither root nor a container engine. If the node was stopped and its data kept, it starts again with this
-    data.
+    The command needs no root permissions and no container engine. If the data of an earlier start still exist, the node
+    starts again with these data.
     Exit codes: 2 wrong usage, 3 error in the environment.
     """
     from drahealth.suites.up_command.options import UpOptions, gates_of
@@ -77,11 +76,11 @@ def up(
 def status(
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Only this node.", show_default=False, autocompletion=_nodes),
+        typer.Option(metavar="NAME", help="Show only this node.", show_default=False, autocompletion=_nodes),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the nodes of `drahealth up`. Exit codes: 0 if each shown node is Ready, else 1; 2 for an unknown node."""
+    """Show the nodes of `drahealth up`. Exit codes: 0 all shown nodes Ready, 1 a node not Ready, 2 unknown node."""
     from drahealth.suites.up_command.folder import existing, folders
     from drahealth.suites.up_command.showing import show_statuses, status_of
 
@@ -101,7 +100,7 @@ def down(
             autocompletion=_nodes,
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All nodes of this user.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Stop all nodes of this user.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data of the node for the next start.")] = False,
 ) -> None:
     """Stop a node of `drahealth up`, and remove its data."""
@@ -126,9 +125,12 @@ def logs(
         ),
     ] = None,
     name: Name = DEFAULT_NODE,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue with new lines.")] = False,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Print new lines as they are written, until Ctrl-C.")
+    ] = False,
     lines: Annotated[
-        int | None, typer.Option("-n", "--lines", min=0, help="Print only this number of last lines.")
+        int | None,
+        typer.Option("-n", "--lines", min=0, help="Print only this number of lines from the end of the log."),
     ] = None,
 ) -> None:
     """Print the log of a component of a node."""
@@ -143,7 +145,7 @@ def load(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML or JSON; - is standard input.")],
     name: Name = DEFAULT_NODE,
 ) -> None:
-    """Apply manifests to a node, without kubectl. The API server of the node must serve the kinds of the objects."""
+    """Apply manifests to a node, without kubectl. The API server of the node must serve the kind of each object."""
     from drahealth.suites.up_command import load as loading
     from drahealth.suites.up_command.state import ready
 
@@ -156,7 +158,8 @@ def load(
 def kubectl(context: typer.Context) -> None:
     """Run kubectl on a node: drahealth kubectl [--name NAME] ARGUMENTS.
 
-    kubectl has the release of the node. drahealth downloads it, or builds it with Go, if it is not in the cache.
+    kubectl has the release of the node. If this kubectl is not in the cache, drahealth downloads it, or builds it with
+    Go.
 
     `drahealth kubectl help` prints the help of kubectl itself.
     """

@@ -60,8 +60,8 @@ class NodeFolder:
         """Makes the folder for this user alone. Raises HarnessError if that is not possible."""
         if len(os.fsencode(self.path)) > LONGEST:
             raise ConfigurationError(
-                f"the folder of a node must have at most {LONGEST} bytes, got {self.path}",
-                f"set {VARIABLE} to a shorter folder; it contains unix sockets, whose paths are limited",
+                f"the path of a node's folder must have at most {LONGEST} bytes, got {self.path}",
+                f"set {VARIABLE} to a shorter path; the folder contains unix sockets, whose paths are limited",
             )
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -71,7 +71,9 @@ class NodeFolder:
         except OSError as error:
             raise unwritable(self.path, error) from None
         if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise ConfigurationError(f"other users can use {self.path}", f"remove it, or set {VARIABLE}")
+            raise ConfigurationError(
+                f"other users can access {self.path}", f"remove it, or set {VARIABLE} to another folder"
+            )
 
     def lock(self, patience: float = 0.0) -> int | None:
         """The handle of the locked folder; None if a process of the node still runs after `patience` seconds.
@@ -115,7 +117,7 @@ class NodeFolder:
 def unwritable(path: Path, error: OSError) -> HarnessError:
     """The error for a folder that cannot be written."""
     return HarnessError(
-        f"cannot write {path}: {error.strerror}", f"make room, or set {VARIABLE} to another short folder"
+        f"cannot write {path}: {error.strerror}", f"free some disk space, or set {VARIABLE} to another short folder"
     )
 
 

@@ -100,7 +100,7 @@ def in_background(prepared: Prepared, progress: Progress) -> Mapping[str, Any]:
     os.waitpid(pid, 0)
     why = telling_line(prepared.folder.logs / "supervisor.log")
     _discard(prepared)
-    raise HarnessError(f"the supervisor of node {prepared.folder.name} has ended during the start: {why}")
+    raise HarnessError(f"the supervisor of node {prepared.folder.name} ended during the start: {why}")
 
 
 def _discard(prepared: Prepared) -> None:
@@ -165,5 +165,5 @@ def _check_room(folder: NodeFolder, state: NodeState) -> None:
     if not state.reference and free < _NEEDED:
         raise HarnessError(
             f"{folder.path} needs {_NEEDED // _MB} MB, and its disk has {free // _MB} MB",
-            f"make room, or set {VARIABLE} to a short folder on another disk",
+            f"free some disk space, or set {VARIABLE} to a short folder on another disk",
         )

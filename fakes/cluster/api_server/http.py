@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class HttpApi:
-    """Serves an `ApiServer` over HTTPS on loopback, at `url`, from `start` to `stop`; new credentials by default."""
+    """Serves an `ApiServer` over HTTPS on loopback, at `url`, from `start` until `stop`.
+
+    Creates credentials if none are passed.
+    """
 
     def __init__(self, server: ApiServer, credentials: Credentials | None = None) -> None:
         self._server = server

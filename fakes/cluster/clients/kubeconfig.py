@@ -46,6 +46,8 @@ def _why(text: str, context: str | None) -> str:
         return "it must be a kubeconfig with `apiVersion: v1` and `kind: Config`"
     name = context or document.data.get("current-context")
     contexts = _names(document.data.get("contexts"))
+    if not contexts:
+        return "it has no contexts"
     if not name:
         return f"it has no current-context; {near('', contexts)}"
     return f"it has no context {name!r}; {near(str(name), contexts)}" if name not in contexts else ""

@@ -5,7 +5,7 @@ from pathlib import Path
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
 from drahealth.fakes.program.errors import CommandError
 
-_HINT = "pass --kubeconfig (drahealth manager writes one into its root directory)"
+_HINT = "pass a kubeconfig with --kubeconfig (`drahealth manager` writes one into its root directory)"
 
 
 async def client_of(kubeconfig: Path | None) -> KubeClient:

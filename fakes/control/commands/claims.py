@@ -15,14 +15,14 @@ class FailClaims(Command[None]):
     """
 
     call: str = argument("prepare or unprepare.", choices=CALLS)
-    error: str = argument("The error of each claim; empty: none.", default="")
+    error: str = argument("Error for each claim; empty: no error.", default="")
     omit: bool = argument("Leave the claims out of the answer.", Kind.FLAG, default=False)
 
     def __post_init__(self) -> None:
         if self.call not in CALLS:
             raise ValueError(f"call must be prepare or unprepare, got {self.call!r}")
         if self.error and self.omit:
-            raise ValueError("set error or omit, not both: a claim that is left out has no error")
+            raise ValueError("set error or omit, not both: an omitted claim has no error")
 
 
 class DriverClaims(Control):

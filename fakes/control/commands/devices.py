@@ -16,12 +16,11 @@ DEVICE = "A device such as gpu-0 or gpu-0/mig-1, a pattern such as gpu-*, or all
 
 @command("inject", undo=lambda done: Clear(done.fault, done.device))
 class Inject(Command[Sequence[str]]):
-    """Add a fault of the catalogue to devices. The fake immediately reports the device with
+    """Add a fault of the catalogue to devices. The fake immediately reports each device with
     the health that the policy assigns to the fault.
 
-    The reply names the devices that the policy leaves Healthy.
-
-    If a device already has the fault, the command fails and changes nothing.
+    If the policy assigns Healthy to the fault, the reply names the devices that stay Healthy. If a device already has
+    the fault, the command fails and changes nothing.
     """
 
     fault: str = argument("Name of a fault, such as xid/79. `drahealth faults list` prints all.")
@@ -32,7 +31,7 @@ class Inject(Command[Sequence[str]]):
 class Clear(Command[Sequence[str]]):
     """Remove a fault from devices.
 
-    The reply names the devices that had it.
+    The reply names the devices that had the fault.
     """
 
     fault: str = argument("The fault to clear.")
@@ -51,13 +50,13 @@ class Attempt:
 
 @command("recover")
 class Recover(Command[Attempt]):
-    """Run a recovery action on devices. It clears the faults that need this action or a weaker one."""
+    """Run a recovery action on devices. The action clears the faults that need this action or a weaker one."""
 
     action: str = argument("app-restart, gpu-reset, reboot or replace.")
     device: Devices = argument(f"{DEVICE} Default: all.", Kind.DEVICES, default="")
-    fails: bool = argument("Make the action have no effect.", Kind.FLAG, option="--fails", default=False)
+    fails: bool = argument("Let the action fail: no fault is cleared.", Kind.FLAG, option="--fails", default=False)
     claimed: bool = argument(
-        "Report Healthy, although the fault remains.", Kind.FLAG, option="--claimed", default=False
+        "Report Healthy, although the faults remain.", Kind.FLAG, option="--claimed", default=False
     )
     takes: float | None = argument(
         "Duration of the action, such as 30s. `catalogue` means the recovery time of each fault in the catalogue.",
@@ -76,7 +75,8 @@ class Recover(Command[Attempt]):
 
 @command("flap", step="")
 class Flap(Command[None]):
-    """Toggle a fault of devices: add it immediately, remove it after one interval, add it after the next, and so on.
+    """Toggle a fault of devices: add it immediately, remove it after one interval, add it again after the next
+    interval, and so on.
 
     The flapping ends with `clear`, `reset`, a stop of the fake, or a recovery action that clears the fault. If a
     device already has the fault, the command fails and changes nothing.
@@ -85,7 +85,7 @@ class Flap(Command[None]):
     device: Devices = argument(DEVICE, Kind.DEVICES)
     every: float = argument("The interval, such as 2s.", Kind.DURATION, option="--every", metavar="TIME")
     fault: str = argument(
-        "Name of the fault; default: the first one of the catalogue that makes a device Unhealthy.",
+        "Name of the fault; default: the first fault of the catalogue that makes a device Unhealthy.",
         option="--fault",
         metavar="NAME",
         default="",
@@ -100,7 +100,8 @@ class Flap(Command[None]):
 class Reset(Command[None]):
     """Make all devices Healthy, without faults.
 
-    A driver also removes all taints, clears all stream faults, and sets heartbeat and timeouts as at its start.
+    A driver also removes all taints, clears all stream faults, and sets the heartbeat and the timeouts to their initial
+    values.
     """
 
 
@@ -122,7 +123,7 @@ def _parse_untaint(text: str) -> dict[str, str]:
     joined=Joined("TAINT", "KEY[=VALUE][:EFFECT], such as example.com/unhealthy:NoExecute.", _parse_taint),
 )
 class TaintDevices(Command[None]):
-    """Publish devices with a taint. It replaces a taint with the same key and effect.
+    """Publish devices with a taint. The new taint replaces a taint with the same key and effect.
 
     The command returns when the API server has stored the taint. If the API server is unavailable, the command
     succeeds, and the driver publishes the taint later. If the API server rejects or drops the taint, the command
@@ -143,12 +144,14 @@ class TaintDevices(Command[None]):
 @command(
     "untaint",
     DRIVER,
-    joined=Joined("TAINT", "KEY[:EFFECT]. Without an effect, all taints with this key.", _parse_untaint),
+    joined=Joined(
+        "TAINT", "KEY[:EFFECT]. Without an effect, the command removes all taints with this key.", _parse_untaint
+    ),
 )
 class UntaintDevices(Command[Sequence[str]]):
     """Remove a taint from devices.
 
-    The reply names the devices that had it.
+    The reply names the devices that had the taint.
     """
 
     device: Devices = argument(DEVICE, Kind.DEVICES)

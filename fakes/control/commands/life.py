@@ -7,15 +7,18 @@ from drahealth.fakes.control.commands.arguments import Kind, argument
 from drahealth.fakes.control.commands.definition import DEVICE_PLUGIN, DRIVER, Command, command
 from drahealth.fakes.control.commands.surface import Control, Method
 
-_OFFER = "Health API to serve from now on, such as v1, v1alpha1 or v1alpha1.NodeHealth. Repeatable; default: as before."
+_OFFER = (
+    "Health API to serve after the command, such as v1, v1alpha1 or v1alpha1.NodeHealth. The option can be repeated. "
+    "Default: the health APIs that the driver served before."
+)
 
 
 @command("start", step="life start")
 class Start(Command[None]):
     """Start the fake. If a driver already runs without its registration socket, only create the socket again.
 
-    If another start of the fake has not ended yet, the command waits for it. The command fails if the fake ends
-    before its start is complete.
+    If another start of the fake is in progress, the command waits until that start is complete. The command fails if
+    the fake ends before the start is complete.
     """
 
 
@@ -47,14 +50,15 @@ class Upgrade(Command[None]):
     """Run a rolling update: a newer instance takes over. The command returns when the older instance has ended.
 
     The newer instance starts beside the older one, with its own sockets. If a kubelet has registered the older
-    instance, it must register the newer one, too. Both instances run during the time `overlap`. Then the older one
-    stops.
+    instance, the command waits until the kubelet has also registered the newer instance. Both instances run during the
+    time `overlap`. Then the older instance stops.
 
     Devices keep their faults, taints, running recoveries and the values of `set`. Stream faults end with the older
     instance.
 
-    The command fails for a driver that does not run, or that is being upgraded. If the newer instance cannot start, or
-    no kubelet registers it, the older instance continues. The upgrade continues if the caller disconnects.
+    The command fails if the driver does not run, or if another upgrade is in progress. If the newer instance cannot
+    start, or if no kubelet registers it, the older instance continues. If the caller disconnects, the upgrade still
+    continues.
     """
 
     overlap: float = argument(
@@ -79,7 +83,7 @@ class Unregister(Command[None]):
 
 @command("crash", step="life crash", undo=lambda done: Start())
 class Crash(Command[None]):
-    """End the fake as after SIGKILL: the streams break, and the socket files stay. The process that serves the fake
+    """End the fake as SIGKILL does: the streams break, and the socket files stay. The process that serves the fake
     keeps running.
     """
 

@@ -8,7 +8,10 @@ from drahealth.fakes.control.commands.surface import Method
 
 @command("set_health", DEVICE_PLUGIN, ctl="", step="")
 class SetListedHealth(Command[None]):
-    """Set the health of devices in the list, to any word. Kubelets treat every word except `Healthy` as Unhealthy."""
+    """Set the health of devices in the list of the device plugin (ListAndWatch). The health can be any word.
+
+    Kubelets treat every word except `Healthy` as Unhealthy.
+    """
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
     health: str = argument("Healthy, or any other word.")
@@ -40,7 +43,7 @@ class HoldLists(Command[None]):
 
 @command("release_lists", DEVICE_PLUGIN, ctl="", step="")
 class ReleaseLists(Command[None]):
-    """Send the current list, and lists after further changes."""
+    """Send the current list, and a list after each further change."""
 
 
 class ListedDevices(DeviceControl):

@@ -8,7 +8,7 @@ from drahealth.proto.values import DeviceHealth
 
 @command("devices", DRIVER, changes=False, ctl="", step="")
 class GetDevices(Command[tuple[DeviceHealth, ...]]):
-    """Return the health of each device as the driver would report it now."""
+    """Return each device with the health that the driver would report now."""
 
 
 @command("state", DRIVER, changes=False, ctl="", step="")

@@ -14,7 +14,7 @@ class FailRegistration(Command[None]):
     """
 
     call: str = argument("GetInfo or NotifyRegistrationStatus.", choices=CALLS)
-    error: str = argument("The error; empty: none.", default="")
+    error: str = argument("The error; empty: no error.", default="")
 
     def __post_init__(self) -> None:
         if self.call not in CALLS:

@@ -15,24 +15,31 @@ class SetHealth(Command[None]):
 
     device: Devices = argument(DEVICE, Kind.DEVICES)
     health: Health | None = argument("Healthy, Unhealthy or Unknown; None leaves the health as it is.")
-    message: str | None = argument("Message of the report; None leaves it as it is.", default="")
+    message: str | None = argument("Message of the report; None leaves the message as it is.", default="")
     timeout: int | None = argument(
-        "Timeout in whole seconds. 0 means the default of the kubelet, None leaves it as it is.", default=None
+        "Timeout in whole seconds. 0 means the default of the kubelet. None leaves the timeout as it is.", default=None
     )
 
 
 @command("play", DRIVER, ctl="", step="")
 class Play(Command[None]):
-    """Report these changes in their order, as fast as possible. Each change has its own complete report."""
+    """Change the health of devices in the order of the list `changes`, as fast as possible.
 
-    changes: Sequence[DeviceHealth] = argument("The changes, in their order.", Kind.DATA)
+    Send a complete report after each change.
+    """
+
+    changes: Sequence[DeviceHealth] = argument(
+        "List of DeviceHealth. Each one names a device, and has its new health.", Kind.DATA
+    )
 
 
 @command("report", DRIVER, ctl="", step="")
 class Report(Command[None]):
-    """Send this report, whatever the state of the devices is. It can be partial, empty or invalid."""
+    """Send this report, even if the devices have another state. The report can be partial, empty or invalid."""
 
-    devices: Sequence[DeviceHealth] = argument("The devices of the report.", Kind.DATA)
+    devices: Sequence[DeviceHealth] = argument(
+        "List of DeviceHealth: the devices of the report, with their health.", Kind.DATA
+    )
 
 
 class DriverReports(Control):

@@ -71,7 +71,7 @@ class StreamDelay(StreamFault):
 class StreamDrop(StreamFault):
     """Discard a share of the messages."""
 
-    share: float = argument("Share of the messages, such as 20%.", Kind.SHARE, default=1.0)
+    share: float = argument("Share of the messages, such as 20%; default: all messages.", Kind.SHARE, default=1.0)
 
     def __post_init__(self) -> None:
         _check_share(self)
@@ -83,7 +83,7 @@ class StreamDrop(StreamFault):
 class StreamDuplicate(StreamFault):
     """Send a share of the messages twice."""
 
-    share: float = argument("Share of the messages, such as 20%.", Kind.SHARE, default=1.0)
+    share: float = argument("Share of the messages, such as 20%; default: all messages.", Kind.SHARE, default=1.0)
 
     def __post_init__(self) -> None:
         _check_share(self)
@@ -91,9 +91,9 @@ class StreamDuplicate(StreamFault):
 
 @command("stream_reorder", DRIVER, ctl="stream reorder", step="stream reorder", undo=_undone, old_names=_OLD_NAMES)
 class StreamReorder(StreamFault):
-    """Swap a share of the messages with the next message."""
+    """Swap a share of the messages, each with the next message."""
 
-    share: float = argument("Share of the messages, such as 20%.", Kind.SHARE, default=1.0)
+    share: float = argument("Share of the messages, such as 20%; default: all messages.", Kind.SHARE, default=1.0)
 
     def __post_init__(self) -> None:
         _check_share(self)
@@ -126,7 +126,7 @@ KINDS = tuple(map(_kind, FAULTS))
 class StreamRestore(Command[None]):
     """Clear one stream fault, or all of them."""
 
-    kind: str = argument(f"{', '.join(KINDS)}; default: all of them.", metavar="FAULT", default="")
+    kind: str = argument(f"{', '.join(KINDS)}; default: all stream faults.", metavar="FAULT", default="")
 
     def __post_init__(self) -> None:
         if self.kind not in ("", "all", *KINDS):
@@ -137,7 +137,7 @@ class StreamRestore(Command[None]):
 class StreamClose(Command[None]):
     """End every open stream with a gRPC status code."""
 
-    code: str = argument("gRPC status code, such as UNAVAILABLE.", default="OK")
+    code: str = argument("gRPC status code, such as UNAVAILABLE; default: OK.", default="OK")
 
     def __post_init__(self) -> None:
         if self.code not in CODES:

@@ -75,7 +75,7 @@ class FaultAdapters:
         try:
             await within(self._clock, limit, self._perform(action, limit))
         except TimeoutError:
-            raise ActionFailed(f"it was not done within {limit:g} s", timed_out=True) from None
+            raise ActionFailed(f"the action did not end within {limit:g} s", timed_out=True) from None
 
     async def kill_backend(self, script: Path) -> None:
         """Kills a scripted backend."""
@@ -111,7 +111,7 @@ class FaultAdapters:
             case TellBackend(script, _, line):
                 await self._backends[script].tell(line, limit)
             case SetEnvironment():
-                raise ActionFailed("the environment is set by a start of the driver")
+                raise ActionFailed("only a start of the driver can set the environment")
 
     def _path(self, path: str) -> Path:
         """Where a file is outside of the sandbox."""

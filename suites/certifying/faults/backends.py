@@ -53,7 +53,7 @@ class Backend:
     async def tell(self, line: str, limit: float) -> None:
         """Sends a command, and waits for the answer. Raises ActionFailed."""
         if self._process is None or not self._process.running:
-            raise ActionFailed(f"{self._name} does not run{self._output_text()}")
+            raise ActionFailed(f"{self._name} is not running{self._output_text()}")
         self._process.write(line)
         answer = await self._answer(limit, "done", "failed")
         if not answer.startswith("done"):

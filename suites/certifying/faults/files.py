@@ -44,7 +44,7 @@ def write(path: Path, text: str) -> None:
 def _check_folder(path: Path, verb: str) -> None:
     """A new folder would hide a wrong path: no driver looks at files below it."""
     if not path.parent.is_dir():
-        raise ActionFailed(f"cannot {verb} {path}: there is no folder {path.parent}")
+        raise ActionFailed(f"cannot {verb} {path}: the folder {path.parent} does not exist")
 
 
 def _replace(path: Path, text: str) -> None:

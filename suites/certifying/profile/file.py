@@ -116,7 +116,7 @@ def _mistakes(document: Document, folder: Path) -> Iterator[Finding]:
             yield from _placeholders(word, ("helper", helper, *place))
     where = folder / driver.get("working-directory", ".")
     if not where.is_dir():
-        yield ("driver", "working-directory"), f"{where} is no directory"
+        yield ("driver", "working-directory"), f"{where} is not a directory"
     yield from _pod_mistakes(data, folder)
     yield from _fault_mistakes(data.get("fault"), folder)
     names = valid_fields(ApiServerSection, data.get("api-server"), ["objects"]).get("objects", ())
@@ -155,7 +155,7 @@ def _pod_mistakes(data: dict[str, Any], folder: Path) -> Iterator[Finding]:
     yield from _file(folder / name, reading, place)
     for start in starts:
         if not (start.command or given.get("command")):
-            yield place, f"the container has no command; set command of [driver], as image {start.image} has it"
+            yield place, f"the container has no command; set command of [driver] to the command of image {start.image}"
         for word in (*start.command, *start.arguments, *start.environment.values()):
             yield from _placeholders(word, place)
 
@@ -176,7 +176,7 @@ def _fault_mistakes(data: Any, folder: Path) -> Iterator[Finding]:
             for word in strings(action.action(folder, key)):
                 yield from _placeholders(word, place, "device")
             if action.backend and not (folder / action.backend).is_file():
-                yield (*place, "backend"), f"{folder / action.backend} is no file"
+                yield (*place, "backend"), f"{folder / action.backend} is not a file"
 
 
 def _placeholders(word: str, place: Place, *more: str) -> Iterator[Finding]:

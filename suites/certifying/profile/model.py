@@ -76,8 +76,8 @@ class DriverSection(Section):
     command: tuple[Text, ...] = Field(default=(), examples=[["./my-driver", "--registry={registry_dir}"]])
     """Program and arguments, with placeholders."""
     pod: Text | None = Field(default=None, examples=["driver.yaml"])
-    """YAML file with the Pod, DaemonSet or Deployment of the driver. drahealth takes the arguments, variables and
-    volumes from its container, and also the command if `command` is missing."""
+    """YAML file with the Pod, DaemonSet, Deployment, StatefulSet or Job of the driver. drahealth takes the arguments,
+    variables and volumes from its container, and also the command if `command` is missing."""
     container: StrictStr = ""
     """Name of the container in the Pod; default: the first one."""
     cluster: ClusterSection | None = Field(
@@ -125,7 +125,7 @@ class SandboxSection(Section):
     """mount: private directories; network: loopback only; pid: all
     processes end with the driver; user: root inside the sandbox."""
     private: tuple[PrivateDirectory, ...] = Field((), examples=[["/run/nri", "/dev"]])
-    """Private directories besides /var/lib/kubelet, /var/run/cdi and /etc/cdi, empty at the start."""
+    """Private directories besides /var/lib/kubelet, /var/run/cdi, /run/cdi and /etc/cdi, empty at the start."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "SandboxSection":

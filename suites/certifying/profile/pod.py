@@ -142,7 +142,9 @@ class _Reading:
             if what.get("key") not in values and not what.get("optional"):
                 self._fail(place, f"{what.get('name')} has no key {what.get('key')!r}")
             return values.get(str(what.get("key")))
-        self._fail(place, f"drahealth cannot take a value from {kind or 'nothing'}; set it in [driver] environment")
+        self._fail(
+            place, f"drahealth cannot take a value from {kind or 'nothing'}; set the variable in [driver] environment"
+        )
         return None
 
     def _field(self, place: Place, path: str) -> str:
@@ -160,7 +162,7 @@ class _Reading:
             template = self._value((*self._at[:-1], "metadata"), dict, {})
             return str((template.get(found[1]) or {}).get(found[2], ""))
         if path not in known:
-            self._fail(place, f"unknown field {path!r}; drahealth has {', '.join(known)}")
+            self._fail(place, f"unknown field {path!r}; valid: {', '.join(known)}")
         return known[path]
 
     def _data(self, place: Place, kind: str, reference: Mapping[str, Any]) -> dict[str, str]:
@@ -209,7 +211,7 @@ class _Reading:
                 items = reference.get("items") or [{"key": name, "path": name} for name in values]
                 return Volume(path, files=tuple((str(one["path"]), values.get(one["key"], "")) for one in items))
         kind = next((key for key in volume if key != "name"), "nothing")
-        self._fail(place, f"drahealth cannot mount a volume of {kind}; it has hostPath, emptyDir, configMap and secret")
+        self._fail(place, f"drahealth cannot mount a volume of {kind}; use hostPath, emptyDir, configMap or secret")
         raise AssertionError
 
     def _texts(self, place: Place) -> list[str]:

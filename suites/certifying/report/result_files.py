@@ -77,7 +77,9 @@ def read_run_report(path: Path) -> RunReport:
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}", _HINT) from None
     if not isinstance(report, RunReport):
-        raise ConfigurationError(f"{path} is no report of `drahealth run`", "pass a file of `drahealth run --report`")
+        raise ConfigurationError(
+            f"{path} is not a report of `drahealth run`", "pass a file of `drahealth run --report`"
+        )
     return report
 
 

@@ -26,10 +26,10 @@ def each_claim_of_a_call_has_a_result(evidence: Evidence) -> Finding:
             return failed(*wrong, call.number)
     found = [call for call in several if call.kind == "prepare"]
     if not found:
-        return not_tested("no NodePrepareResources had several claims")
+        return not_tested("no NodePrepareResources call had several claims")
     records = [call.number for call in found]
     if any(call.has_result(uid) and call.problem(uid) for call in found for uid in call.claims):
-        return passed("each claim has a result, and the error of one left the others alone", *records)
+        return passed("each claim has a result; the error of one claim is not in the other results", *records)
     if any(call.call.code == "OK" for call in found):
         return static("each claim has a result, and no result has an error", *records)
     seen = f"the driver answered {len(found)} calls with an error for the whole call, such as "
@@ -67,18 +67,18 @@ def _wrong_results(call: ClaimCall, preparable: frozenset[str]) -> tuple[str, st
     if call.call.code != "OK":
         if call.kind == "unprepare" or not preparable.issuperset(call.claims):
             return None
-        return f"{len(set(call.claims))} claims are prepared, because each of them can be", outcome(call.call)
+        return f"{len(set(call.claims))} claims are prepared, because each of them can be prepared", outcome(call.call)
     if missing := [uid for uid in call.claims if not call.has_result(uid)]:
         return f"a result for each of {len(set(call.claims))} claims", f"no result for {', '.join(sorted(missing))}"
     if broken := [uid for uid in call.claims if uid in preparable and call.problem(uid)]:
-        return f"claim {broken[0]} is prepared, whatever the other claims are", call.problem(broken[0])
+        return f"claim {broken[0]} is prepared, even if another claim of the call has an error", call.problem(broken[0])
     return None
 
 
 @check(
     "PLUGIN-23",
     "claims",
-    fix="Put the error of a claim into the field `error` of its result, and return no gRPC error.",
+    fix="Put the error of a claim into the field `error` of the result of this claim. Return no gRPC error.",
 )
 def error_of_a_claim_is_in_its_result(evidence: Evidence) -> Finding:
     """A call with a claim that can be prepared, and another one that cannot, succeeds."""
@@ -96,7 +96,7 @@ def error_of_a_claim_is_in_its_result(evidence: Evidence) -> Finding:
         return passed("the error is in the result of its claim", *(call.number for call in refused))
     if found:
         return static("the driver refused no claim", *(call.number for call in found))
-    return not_tested("no call had several claims, one of which was prepared before")
+    return not_tested("no call with several claims had a claim that can be prepared")
 
 
 _Results = dict[Device, list[dict[str, object]]]
@@ -114,7 +114,8 @@ def _prepared(evidence: Evidence) -> Iterator[tuple[Observation[ClaimAllocated],
 @check(
     "PLUGIN-11",
     "claims",
-    fix="Copy pool, device and request of each result of `status.allocation.devices.results` into the answer.",
+    fix="For each entry of `status.allocation.devices.results`, copy the pool, the device and the request to the "
+    "answer.",
 )
 def answers_name_allocated_devices(evidence: Evidence) -> Finding:
     """Pool, device and requests of each answered device are in the allocation of its claim."""
@@ -142,7 +143,7 @@ def _request_names(request: str) -> tuple[str, str]:
 @check(
     "PLUGIN-22",
     "claims",
-    fix="Return each allocated device from NodePrepareResources, even without CDI device IDs.",
+    fix="Return each allocated device from NodePrepareResources, even if it has no CDI device ID.",
 )
 def all_allocated_devices_are_returned(evidence: Evidence) -> Finding:
     """No allocated device of this driver is missing in the answer."""

@@ -23,7 +23,7 @@ def _exit(evidence: Evidence, start: float, end: float) -> Observation[ProcessEx
 @check(
     "PLUGIN-16",
     _NAME,
-    fix="Do not exit when the API server is down at the start. Try again until the ResourceSlices are published.",
+    fix="Do not exit if the API server is down at the start. Try again until the ResourceSlices are published.",
     reads=("slices",),
 )
 def slices_are_published_when_the_api_server_is_up(evidence: Evidence) -> Finding:
@@ -46,19 +46,19 @@ def slices_are_published_when_the_api_server_is_up(evidence: Evidence) -> Findin
     again = next((one for one in switches if up and not one.what.reachable and one.number > up.number), None)
     if ended := _exit(evidence, started.number, again.number if again else float("inf")):
         if any(crashes(evidence, "main")):
-            return not_tested("the driver also ends by itself while its API server is up", ended.number)
+            return not_tested("the driver exits by itself, even while its API server is up", ended.number)
         return failed("the driver keeps running", exit_text(ended.what), down.number, ended.number)
     if up is None or not is_done(evidence, _NAME):
         return not_tested("the API server was not up long enough", down.number)
     if not published(evidence).ever:
-        return not_tested("the driver publishes no device, also with its API server up", up.number)
-    return failed("ResourceSlices within 60 s after the API server is up", "none", down.number, up.number)
+        return not_tested("the driver publishes no device, even while its API server is up", up.number)
+    return failed("ResourceSlices within 60 s after the API server is up", "no ResourceSlices", down.number, up.number)
 
 
 @check(
     "PLUGIN-17",
     _NAME,
-    fix="Do not exit when the API server goes down. Answer the kubelet from what the driver knows.",
+    fix="Do not exit when the API server goes down. Answer the kubelet with the data that the driver has.",
     reads=("services",),
 )
 def driver_answers_while_the_api_server_is_down(evidence: Evidence) -> Finding:
@@ -83,8 +83,8 @@ def driver_answers_while_the_api_server_is_down(evidence: Evidence) -> Finding:
     for one in opened:
         if not one.reports and one.end and is_done(evidence, _NAME):
             expected = "a health report while the API server is down"
-            return failed(expected, f"{one} ended without one", down.number, one.opened.number, one.end.number)
+            return failed(expected, f"{one} ended without a report", down.number, one.opened.number, one.end.number)
     if not calls:
         return not_tested("the driver was not called while its API server was down", down.number)
     records = [*(call.number for call in calls), *(one.reports[0].number for one in opened if one.reports)]
-    return passed("the driver answered", down.number, *records)
+    return passed("the driver answered while its API server was down", down.number, *records)

@@ -18,8 +18,8 @@ def _prepared(evidence: Evidence) -> list[Step]:
 @check(
     "PLUGIN-12",
     "claims",
-    fix="Write a valid CDI spec to the CDI directory before NodePrepareResources returns, with each device ID that is "
-    "returned.",
+    fix="Before NodePrepareResources returns, write a valid CDI spec to the CDI directory. The spec must define each "
+    "CDI device ID that NodePrepareResources returns.",
 )
 def cdi_device_ids_are_in_a_valid_spec(evidence: Evidence) -> Finding:
     """The CDI device IDs of prepared claims are defined in a valid spec of the CDI directory."""
@@ -75,9 +75,9 @@ def first_cdi_device_id_is_unique(evidence: Evidence) -> Finding:
     for name, devices in first.items():
         if len(devices) > 1:
             shown, *hidden = devices
-            seen = f"{', '.join(map(str, devices))} have {name}: kubelets to 1.37 show the health of {shown}, and hide "
+            seen = f"{', '.join(map(str, devices))} have {name}: kubelets up to 1.37 show only {shown}, and not "
             seen += ", ".join(map(str, hidden))
-            return failed("a first CDI device ID for each device", seen, *devices.values())
+            return failed("a different first CDI device ID for each device", seen, *devices.values())
     devices = {device: number for found in first.values() for device, number in found.items()}
     if len(devices) > 1:
         return passed(f"first CDI device IDs: {', '.join(sorted(first))}", *devices.values())

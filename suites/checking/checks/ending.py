@@ -30,7 +30,7 @@ def driver_ends_without_sockets(evidence: Evidence) -> Finding:
         return not_tested("SIGTERM was not sent")
     killed = next((one for one in evidence.of(SignalSent, "end") if one.what.signal == "SIGKILL"), None)
     if killed:
-        seen = f"the driver still ran {killed.at - sent.at:.0f} s after SIGTERM, and was killed"
+        seen = f"the driver still ran {killed.at - sent.at:.0f} s after SIGTERM, and drahealth killed it"
         return failed(
             f"the driver exits within {killed.at - sent.at:.0f} s after SIGTERM", seen, sent.number, killed.number
         )
@@ -48,7 +48,8 @@ def driver_ends_without_sockets(evidence: Evidence) -> Finding:
 @check(
     "PLUGIN-24",
     "end",
-    fix="At SIGTERM end all child processes, and wait for them. Use `exec` in a shell script that starts the driver.",
+    fix="At SIGTERM, end all child processes, and wait for their exit. If a shell script starts the driver, use `exec` "
+    "in the script.",
 )
 def children_end_with_the_driver(evidence: Evidence) -> Finding:
     """No child process runs 10 s after the driver's exit."""
@@ -58,14 +59,14 @@ def children_end_with_the_driver(evidence: Evidence) -> Finding:
     if ended is None:
         return not_tested("the driver did not exit after SIGTERM by itself")
     if killed := ended.what.killed:
-        return failed("no child process outlives the driver", children_text(killed), ended.number)
-    return passed("no child process outlived the driver", ended.number)
+        return failed("no child process runs 10 s after the exit of the driver", children_text(killed), ended.number)
+    return passed("no child process ran 10 s after the exit of the driver", ended.number)
 
 
 @check(
     "PLUGIN-25",
     "end",
-    fix="Log at a lower level by default, wait between retries, and do not log the same line again and again.",
+    fix="Write fewer log lines by default. Wait between retries, and do not repeat the same log line.",
     reads=("watch", "refused-registration", "slice-deletion", "api-server-down"),
 )
 def output_is_at_most_10_mib_per_minute(evidence: Evidence) -> Finding:
@@ -76,7 +77,7 @@ def output_is_at_most_10_mib_per_minute(evidence: Evidence) -> Finding:
     one = largest.what
     seen = f"process {one.process} wrote {one.size / _MIB:.1f} MiB in {one.seconds:.0f} s"
     if _rotations(one) > 1:
-        return failed("at most 10 MiB of output per minute, or in less than a minute", seen, largest.number)
+        return failed("at most 10 MiB of output per minute, or in a shorter run", seen, largest.number)
     return passed(f"{seen}; no other process wrote more", largest.number)
 
 

@@ -25,7 +25,8 @@ from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, 
 @fault_check(
     "FAULT-08",
     "fault-during-prepare",
-    fix="Report health from a separate goroutine or thread, without the lock that NodePrepareResources holds.",
+    fix="Send health reports from a separate goroutine or thread. It must not wait for the lock that "
+    "NodePrepareResources holds.",
 )
 def break_is_reported_during_prepare(episode: Episode) -> Finding | None:
     """A break while NodePrepareResources is pending is reported in time."""
@@ -35,7 +36,7 @@ def break_is_reported_during_prepare(episode: Episode) -> Finding | None:
 @fault_check(
     "FAULT-09",
     "fault-without-stream",
-    fix="Follow the health of the hardware even without a stream, and start each stream with the current health.",
+    fix="Watch the health of the hardware even while no stream is open. Start each stream with the current health.",
 )
 def new_stream_starts_with_the_fault(episode: Episode) -> Finding | None:
     """The first report of a stream that opens after the break, or the heal, shows it."""
@@ -49,7 +50,7 @@ def new_stream_starts_with_the_fault(episode: Episode) -> Finding | None:
 @fault_check(
     "FAULT-10",
     "fault-without-api-server",
-    fix="Report health without calls of the API server.",
+    fix="Do not call the API server to report health.",
 )
 def break_is_reported_without_api_server(episode: Episode) -> Finding | None:
     """A break and a heal while the API server is down are reported in time."""
@@ -63,8 +64,8 @@ def break_is_reported_without_api_server(episode: Episode) -> Finding | None:
 @fault_check(
     "FAULT-11",
     "fault-during-kubelet-restart",
-    fix="Follow the health of the hardware even while the driver is not registered, and start each stream with the "
-    "current health.",
+    fix="Watch the health of the hardware even while the driver is not registered. Start each stream with the current "
+    "health.",
 )
 def new_kubelet_hears_of_the_fault(episode: Episode) -> Finding | None:
     """After a restart of the kubelet the first report shows a break of the meantime."""
@@ -74,7 +75,7 @@ def new_kubelet_hears_of_the_fault(episode: Episode) -> Finding | None:
 @fault_check(
     "FAULT-12",
     "fault-over-restart",
-    fix="Determine the health of all devices at the start, before the first report.",
+    fix="At the start of the driver, determine the health of all devices before the first report.",
 )
 def restarted_driver_reports_the_fault(episode: Episode) -> Finding | None:
     """The first report of a driver that was killed and started again shows the break."""
@@ -87,7 +88,7 @@ def restarted_driver_reports_the_fault(episode: Episode) -> Finding | None:
     "FAULT-13",
     "services",
     "backend-restart",
-    fix="Connect to the backend again after its end, and report the health that the backend then returns.",
+    fix="If the connection to the backend ends, connect again, and report the health that the backend returns.",
 )
 def break_is_reported_after_a_backend_restart(evidence: Evidence) -> Finding:
     """A break is reported after the backend returned; the driver has 60 s to connect to it again."""
@@ -108,7 +109,7 @@ def _after_backend(found: Episode, back: Observation[BackendSwitched]) -> Findin
         times = arrivals(stream).get(found.device, [])
         before = [one for one in times if one[0] < began(found.broken)][-1:]
         if before and before[0][2].health is not Health.HEALTHY:
-            expected = f"{found.device} is Healthy within {BACKEND_LIMIT:g} s after the backend returned"
+            expected = f"{found.device} is Healthy within {BACKEND_LIMIT:g} s after the restart of the backend"
             return failed(expected, f"it is {before[0][2].health}", back.number, before[0][1])
     connects = max(back.at + BACKEND_LIMIT - found.broken.at, 0.0)
     step = replace(found.broken, what=replace(found.broken.what, settle=found.broken.what.settle + connects))
@@ -118,7 +119,7 @@ def _after_backend(found: Episode, back: Observation[BackendSwitched]) -> Findin
 @fault_check(
     "FAULT-14",
     "second-fault",
-    fix="Keep a list of the faults of each device, and report it as healthy only when the list is empty.",
+    fix="For each device, keep a list of its faults. Report the device as healthy only if this list is empty.",
 )
 def second_fault_does_not_heal(episode: Episode) -> Finding | None:
     """From the second break until the first fault is cleared, no report has a health that neither fault causes."""
@@ -152,7 +153,8 @@ def second_fault_does_not_heal(episode: Episode) -> Finding | None:
 @fault_check(
     "FAULT-15",
     "fault-while-stopped",
-    fix="Read the health of the hardware when the process continues: an event can arrive while the process is stopped.",
+    fix="When the process continues, read the health of the hardware. The health can have changed while the process "
+    "was stopped.",
 )
 def change_while_stopped_is_reported(episode: Episode) -> Finding | None:
     """A break and a heal while the driver is stopped by SIGSTOP are reported in time after SIGCONT."""
@@ -171,7 +173,7 @@ def _after_continue(episode: Episode, step: Step, wanted: Wanted, what: str, uns
         return judged_step(episode, step, wanted, what)
     later = [one for one in episode.signals if one.what.signal == "SIGCONT" and one.number > step.number]
     if not later:
-        return not_tested("the driver was not continued", step.number)
+        return not_tested("the driver got no SIGCONT", step.number)
     return judged_step(episode, moved(step, later[0].at), wanted, f"{what} after SIGCONT", unseen=unseen)
 
 
@@ -189,9 +191,15 @@ def _first_reports(episode: Episode, step: Step, wanted: Wanted) -> Finding:
         if first is None or not wanted(first):
             state = f"{first.health} {first.message!r}" if first else "not listed"
             seen = f"{episode.device} in the first report of {stream}: {state}"
-            return failed(f"{step.what.action} is shown", seen, step.number, stream.opened.number, report.number)
+            return failed(
+                f"the first report shows the effect of `{step.what.action}`",
+                seen,
+                step.number,
+                stream.opened.number,
+                report.number,
+            )
     if not opened:
-        return not_tested("no stream was opened afterwards", step.number)
+        return not_tested("no stream was opened after the action", step.number)
     seen = f"{episode.device}, fault {step.what.fault}: shown by the first reports of {len(opened)} new streams"
     return passed(seen, step.number, *(one.opened.number for one in opened))
 
@@ -199,5 +207,5 @@ def _first_reports(episode: Episode, step: Step, wanted: Wanted) -> Finding:
 def _silent(stream: Stream) -> Finding:
     waited = stream.open_seconds
     if stream.first_is_late:
-        return failed("a first report within 5 s", f"{stream}: none in {waited:.1f} s", stream.opened.number)
-    return not_tested(f"{stream} was open for {waited:.1f} s only", stream.opened.number)
+        return failed("a first report within 5 s", f"{stream}: no report in {waited:.1f} s", stream.opened.number)
+    return not_tested(f"{stream} was open for only {waited:.1f} s", stream.opened.number)

@@ -77,7 +77,7 @@ def judged_step(episode: Episode, step: Step, wanted: Wanted, what: str, *, unse
         if best.outcome == "late"
         else _unseen(episode, step, about, what)
     )
-    expected = f"{what} within {step.what.settle:.4g} s, with {MARGIN:g} s for a busy machine"
+    expected = f"{what} within {step.what.settle:.4g} s (plus {MARGIN:g} s for a busy machine)"
     if best.outcome == "never" and unseen == "NOT_TESTED":
         return not_tested(seen, *records)
     return failed(expected, seen, *records)
@@ -101,8 +101,9 @@ def is_reported(episode: Episode) -> bool:
     "FAULT-01",
     "faults",
     none="each fault makes the health unknown",
-    fix="Check that the action `break` of the fault reaches the device, for example that its file has the right path. "
-    "Watch the health of the hardware, and send a report on all streams as soon as it changes.",
+    fix="Check that the action `break` has an effect on the device. For example, if the action changes a file, the "
+    "path of the file must be right. Watch the health of the hardware. As soon as it changes, send a report on all "
+    "streams.",
 )
 def break_is_reported(episode: Episode) -> Finding | None:
     """After the break a report has the declared health within the settle time."""
@@ -117,7 +118,7 @@ def break_is_reported(episode: Episode) -> Finding | None:
     "FAULT-02",
     "faults",
     none="no fault of the driver profile can be healed",
-    fix="Watch the recovery of a device, too, and send a report on all streams as soon as it is healthy.",
+    fix="Watch a broken device until it recovers. As soon as it is healthy, send a report on all streams.",
 )
 def heal_is_reported(episode: Episode) -> Finding | None:
     """After the heal a report has the health Healthy within the settle time."""
@@ -132,7 +133,7 @@ def heal_is_reported(episode: Episode) -> Finding | None:
     "FAULT-03",
     "faults",
     none="no fault of the driver profile has a change of its cause",
-    fix="Send a report when the message of a device changes, even if its health does not.",
+    fix="Send a report when the message of a device changes, even if the health stays the same.",
 )
 def change_of_the_cause_is_reported(episode: Episode) -> Finding | None:
     """After a change of the cause a report has another health or message."""
@@ -147,7 +148,8 @@ def change_of_the_cause_is_reported(episode: Episode) -> Finding | None:
     "FAULT-04",
     "faults",
     none="no fault of the driver profile makes the health of a device unknown",
-    fix="Report Unknown if the health cannot be determined, for example because the library or daemon does not answer.",
+    fix="Report Unknown if the health cannot be determined, for example because the vendor's library or daemon does "
+    "not answer.",
 )
 def unknown_is_not_unhealthy(episode: Episode) -> Finding | None:
     """A device whose health the fault makes unknown is reported as Unknown."""
@@ -160,7 +162,7 @@ def unknown_is_not_unhealthy(episode: Episode) -> Finding | None:
 @fault_check(
     "FAULT-05",
     "faults",
-    fix="Change the health and the message of the broken device alone.",
+    fix="Do not change the health and the message of the other devices.",
 )
 def fault_leaves_other_devices_alone(episode: Episode) -> Finding | None:
     """From the break to the end of the fault no other device changes its health or message."""
@@ -198,7 +200,7 @@ def _last_seen(episode: Episode) -> float:
 @fault_check(
     "FAULT-06",
     "faults",
-    fix="Give each stream its own channel, and send each change to all of them.",
+    fix="Give each stream its own channel, and send each change to all channels.",
 )
 def all_subscribers_hear_a_fault(episode: Episode) -> Finding | None:
     """Each step that one stream shows in time is shown by all streams in time."""
@@ -214,7 +216,7 @@ def all_subscribers_hear_a_fault(episode: Episode) -> Finding | None:
                 seen = f"{episode.device}: {one.stream} showed fault {step.what.fault} {one.outcome}"
                 first = next(each for each in found if each.outcome == "in time")
                 records = (step.number, first.record, *filter(None, (one.record,)))
-                return failed("all streams show it in time", seen, *records)
+                return failed("all streams show the change within the settle time", seen, *records)
         together = [one for one in found if one.outcome == "in time"]
         compared += len(together) > 1
         slowest = max(slowest, *(one.seconds for one in together))
@@ -232,7 +234,7 @@ def _processes(evidence: Evidence, names: Iterable[str]) -> tuple[str, ...]:
     "FAULT-07",
     "services",
     "faults",
-    fix="Handle the failure of a device: report it, and keep running.",
+    fix="If a device fails, report the failure, and keep running.",
 )
 def driver_survives_faults(evidence: Evidence) -> Finding:
     """The driver does not end by itself after a fault was caused."""

@@ -34,7 +34,7 @@ def _reported(found: list[Stream]) -> Iterator[tuple[Stream, int, int, DeviceHea
 @health_check(
     "HEALTH-04",
     "watch",
-    fix="Set pool name, device name and health of each device; use the names of the ResourceSlices, and no others.",
+    fix="For each device, set the pool name, the device name and the health. Use only names from the ResourceSlices.",
     reads=("slices",),
 )
 def required_fields_are_valid(evidence: Evidence, found: list[Stream]) -> Finding:
@@ -42,7 +42,9 @@ def required_fields_are_valid(evidence: Evidence, found: list[Stream]) -> Findin
     records = []
     for stream in found:
         for bad in stream.malformed:
-            return failed("a report", f"{stream}: {bad.what.size} bytes of another message type", bad.number)
+            return failed(
+                "a message of the health API", f"{stream}: {bad.what.size} bytes of another message type", bad.number
+            )
         for report in stream.reports:
             for extra in report.what.undecoded:
                 if extra.device >= 0 and (bad_health := _wrong_health(stream, extra.fields)):
@@ -85,15 +87,15 @@ def _new_name(evidence: Evidence, found: list[Stream]) -> Finding | None:
         first = stream.reports[0]
         for report in stream.reports[1:]:
             if new := listed(report) - listed(first) - ever:
-                expected = f"the names of the first report: {named(listed(first))}"
-                return failed(expected, f"{stream}: {named(new)}, not published", first.number, report.number)
+                expected = f"only names from ResourceSlices, or from the first report: {named(listed(first))}"
+                return failed(expected, f"{stream}: {named(new)} in a later report", first.number, report.number)
     return None
 
 
 @health_check(
     "HEALTH-09",
     "watch",
-    fix="Cut messages to 1024 bytes of UTF-8, between two characters.",
+    fix="Cut a longer message to at most 1024 bytes of UTF-8. Cut it between two characters.",
     reads=("faults",),
 )
 def messages_have_at_most_1024_bytes(evidence: Evidence, found: list[Stream]) -> Finding:
@@ -118,7 +120,8 @@ def messages_have_at_most_1024_bytes(evidence: Evidence, found: list[Stream]) ->
 @health_check(
     "HEALTH-14",
     "watch",
-    fix="Leave times, counters and measured values out of the message: kubelets write a status for each new message.",
+    fix="Put no times, counters or measured values into the message: kubelets write a Pod status for each new message. "
+    "A new cause can have a new message.",
 )
 def messages_are_stable(evidence: Evidence, found: list[Stream]) -> Finding:
     """The message of a device changes at most twice while its health stays the same."""
@@ -134,7 +137,7 @@ def messages_are_stable(evidence: Evidence, found: list[Stream]) -> Finding:
             if len(changes) > _CHANGES:
                 before, after = changes[0]
                 seen = f"{device} in {stream}: {len(changes)} changes in {stream.open_seconds:.0f} s while "
-                seen += f"{after[2].health}, such as {_short(before[2].message)} to {_short(after[2].message)}"
+                seen += f"{after[2].health}, such as from {_short(before[2].message)} to {_short(after[2].message)}"
                 return failed("the same message while the health is the same", seen, before[1], after[1])
             repeated += [after[1] for _, after in pairs[:1]]
     if not repeated:

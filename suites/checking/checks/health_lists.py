@@ -18,7 +18,8 @@ _IN_FLIGHT = 0.25
     "HEALTH-02",
     "slices",
     "watch",
-    fix="List all devices of the ResourceSlices in the first report of each stream, even healthy and unknown ones.",
+    fix="In the first report of each stream, list all devices of the ResourceSlices, including devices that are "
+    "Healthy or Unknown.",
     reads=("subscribers", "slow-prepare"),
 )
 def first_report_lists_published_devices(evidence: Evidence, found: list[Stream]) -> Finding:
@@ -44,7 +45,7 @@ def first_report_lists_published_devices(evidence: Evidence, found: list[Stream]
     "HEALTH-03",
     "watch",
     "claims",
-    fix="List all prepared devices in each message of WatchDevicesStatus, not only those that changed.",
+    fix="List all prepared devices in each report over WatchDevicesStatus, not only the changed devices.",
 )
 def draft_reports_list_prepared_devices(evidence: Evidence, found: list[Stream]) -> Finding:
     """Each report that arrives while devices are prepared lists them all."""
@@ -96,7 +97,7 @@ def _prepared_periods(calls: list[ClaimCall]) -> list[_Period]:
 @health_check(
     "HEALTH-17",
     "watch",
-    fix="List all devices in each message of WatchResources, not only those that changed.",
+    fix="List all devices in each report over WatchResources, not only the changed devices.",
     reads=("slices",),
 )
 def node_health_reports_list_all_devices(evidence: Evidence, found: list[Stream]) -> Finding:

@@ -24,7 +24,7 @@ _WATCHED = 35.0
     "HEALTH-01",
     "registration",
     "services",
-    fix="Serve the health API that GetInfo lists, or answer Unimplemented, or remove it from the list.",
+    fix="Serve each health API that GetInfo lists, answer Unimplemented, or remove the health API from the list.",
 )
 def advertised_health_streams_or_is_unimplemented(evidence: Evidence) -> Finding:
     """Each advertised health service streams, or answers Unimplemented."""
@@ -61,7 +61,7 @@ def advertised_health_streams_or_is_unimplemented(evidence: Evidence) -> Finding
 @health_check(
     "HEALTH-02",
     "watch",
-    fix="Send the health of all devices as soon as the stream opens, before waiting for changes.",
+    fix="As soon as a stream opens, send the health of all devices. Do not wait for a change.",
 )
 def first_report_is_prompt(evidence: Evidence, found: list[Stream]) -> Finding:
     """Each watched stream has its first report within 5 s."""
@@ -71,7 +71,7 @@ def first_report_is_prompt(evidence: Evidence, found: list[Stream]) -> Finding:
             continue  # it lists prepared devices only; there may be none
         took = (stream.reports[0].at if stream.reports else stream.opened.at + stream.open_seconds) - stream.opened.at
         if stream.first_is_late:
-            seen = f"{stream}: {f'after {took:.1f} s' if stream.reports else f'none in {took:.1f} s'}"
+            seen = f"{stream}: {f'after {took:.1f} s' if stream.reports else f'no report in {took:.1f} s'}"
             return failed("the first report within 5 s", seen, stream.opened.number)
         if stream.reports:
             seconds.append(took)
@@ -83,7 +83,7 @@ def first_report_is_prompt(evidence: Evidence, found: list[Stream]) -> Finding:
 
 def _no_report(found: list[Stream]) -> Finding:
     if found and all(one.api is NODE_HEALTH_DRAFT for one in found):
-        reason = f"the driver serves {NODE_HEALTH_DRAFT.name} only, which lists prepared devices"
+        reason = f"the driver serves only {NODE_HEALTH_DRAFT.name}, which lists only prepared devices"
         return not_applicable(reason, *(one.opened.number for one in found))
     return not_tested("no stream reported before it ended", *(one.opened.number for one in found))
 
@@ -91,7 +91,8 @@ def _no_report(found: list[Stream]) -> Finding:
 @health_check(
     "HEALTH-12",
     "slow-prepare",
-    fix="Send health reports from a separate goroutine or thread, without the lock that NodePrepareResources holds.",
+    fix="Send health reports from a separate goroutine or thread. It must not wait for the lock that "
+    "NodePrepareResources holds.",
 )
 def health_is_reported_while_prepare_is_pending(evidence: Evidence, found: list[Stream]) -> Finding:
     """A stream that opens while a claim is being prepared has its first report before the claim is released."""
@@ -99,7 +100,7 @@ def health_is_reported_while_prepare_is_pending(evidence: Evidence, found: list[
     held = next((one for one in holds if one.what.held), None)
     freed = next((one for one in holds if held and not one.what.held and one.number > held.number), None)
     if held is None or freed is None:
-        return not_tested("the driver's read of the claim was not held back")
+        return not_tested("drahealth did not delay the driver's read of the claim")
     calls = [one for one in claim_calls(evidence, "slow-prepare") if one.kind == "prepare"]
     if not any(one.began < freed.at <= one.ended for one in calls):
         return not_tested("NodePrepareResources was not pending", held.number, freed.number)
@@ -112,7 +113,7 @@ def health_is_reported_while_prepare_is_pending(evidence: Evidence, found: list[
     for stream in during:
         waited = freed.at - stream.opened.at
         if waited >= FIRST_REPORT_WAIT - 0.1:
-            seen = f"none in {waited:.1f} s"
+            seen = f"no report in {waited:.1f} s"
             return failed("a report while NodePrepareResources is pending", seen, held.number, stream.opened.number)
     return not_tested("no health stream was open long enough while NodePrepareResources was pending", held.number)
 
@@ -162,6 +163,6 @@ def served_health_is_advertised(evidence: Evidence) -> Finding:
         return not_tested("no health API streams")
     records = (info.number, *(one.opened.number for one in served.values()))
     if hidden := [name for name in served if HEALTH_APIS[name].advertised not in advertised(evidence)]:
-        seen = f"{', '.join(hidden)} streams, and GetInfo does not list it: kubelets from 1.37 do not call it"
+        seen = f"the driver serves {', '.join(hidden)}, and GetInfo does not list it: kubelets from 1.37 do not call it"
         return failed("served health APIs in the supported versions of GetInfo", seen, *records)
     return passed(f"advertised: {', '.join(served)}", *records)

@@ -111,13 +111,13 @@ def _refreshed(evidence: Evidence, found: list[Stream], share: float, expected: 
         return failed(expected, str(worst), *worst.records)
     if once := next((gap for gap in gaps if not gap.refreshed), None):
         return static(f"no second report was due: {once}", *once.records)
-    return passed(f"longest: {worst}", *worst.records)
+    return passed(f"longest time without a report: {worst}", *worst.records)
 
 
 @health_check(
     "HEALTH-06",
     "watch",
-    fix="Report each device again before its timeout ends, even when nothing changed; 0 means 30 s.",
+    fix="Report each device again before its timeout ends, even if nothing changed. A timeout of 0 means 30 s.",
     reads=("slices",),
 )
 def devices_are_refreshed_within_their_timeout(evidence: Evidence, found: list[Stream]) -> Finding:
@@ -128,7 +128,8 @@ def devices_are_refreshed_within_their_timeout(evidence: Evidence, found: list[S
 @health_check(
     "HEALTH-07",
     "watch",
-    fix="Report each device at least twice within its timeout, so that a late report does no harm; 0 means 30 s.",
+    fix="Report each device at least twice within its timeout, so that the device does not become stale if a report is "
+    "late. A timeout of 0 means 30 s.",
     reads=("slices",),
 )
 def devices_are_refreshed_within_half_their_timeout(evidence: Evidence, found: list[Stream]) -> Finding:

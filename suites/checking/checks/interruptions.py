@@ -41,7 +41,7 @@ def reports_continue_after_a_stop(evidence: Evidence, found: list[Stream]) -> Fi
             seen = f"{stream}: {'a report' if after else 'no report'} {took:.1f} s after SIGCONT"
             return failed(f"a report within {limit:g} s", seen, *records, stream.opened.number)
         if after is None:
-            return not_tested(f"{stream} was open for {took:.1f} s only after SIGCONT", *records)
+            return not_tested(f"{stream} was open for only {took:.1f} s after SIGCONT", *records)
         slowest = max(slowest, took)
         records.append(after.number)
     if len(records) == 1:
@@ -52,7 +52,7 @@ def reports_continue_after_a_stop(evidence: Evidence, found: list[Stream]) -> Fi
 @health_check(
     "HEALTH-19",
     "idle",
-    fix="Keep the health of all devices even without a subscriber, and start each stream with all of them.",
+    fix="Keep the health of all devices even while there is no subscriber. Start each stream with all devices.",
 )
 def stream_after_a_pause_starts_with_all_devices(evidence: Evidence, found: list[Stream]) -> Finding:
     """A stream that opens after 30 s without a subscriber has a first report with all devices within 5 s."""
@@ -66,7 +66,7 @@ def stream_after_a_pause_starts_with_all_devices(evidence: Evidence, found: list
         if not stream.reports:
             if stream.first_is_late:
                 return failed("a first report within 5 s", f"{stream}: no report", stream.opened.number)
-            return not_tested(f"{stream} was open for {stream.open_seconds:.1f} s only", stream.opened.number)
+            return not_tested(f"{stream} was open for only {stream.open_seconds:.1f} s", stream.opened.number)
         first = stream.reports[0]
         took, missing = first.at - stream.opened.at, expected - listed(first)
         if missing or stream.first_is_late:
@@ -75,14 +75,14 @@ def stream_after_a_pause_starts_with_all_devices(evidence: Evidence, found: list
         records.append(first.number)
         pauses.append(pause)
     if pauses:
-        return passed(f"after {max(pauses):.0f} s without a subscriber new streams start with all devices", *records)
+        return passed(f"after {max(pauses):.0f} s without a subscriber, new streams start with all devices", *records)
     return not_tested("no stream was opened after 30 s without a subscriber")
 
 
 @check(
     "PLUGIN-26",
     "kubelet-restart",
-    fix="Watch the ResourceSlices of the node, and publish all of them again after they were deleted.",
+    fix="Watch the ResourceSlices of the driver on its node, and publish all deleted ResourceSlices again.",
 )
 def slices_return_after_a_kubelet_restart(evidence: Evidence) -> Finding:
     """After a restart of the kubelet, which deletes all slices, the driver registers and publishes them again."""
@@ -107,7 +107,7 @@ def slices_return_after_a_kubelet_restart(evidence: Evidence) -> Finding:
     found |= {device for one in lists for each in one.what.slices for device in devices_of(each)}
     if missing := wanted - found:
         if again is None or not is_done(evidence, name):
-            return not_tested("the run did not wait for the ResourceSlices", last.number)
+            return not_tested("the run ended too early to see the ResourceSlices again", last.number)
         waited = max((one.at for one in lists), default=last.at) - last.at
         seen = f"{named(missing)} did not return in {waited:.0f} s"
         return failed(f"{named(wanted)} are published again", seen, last.number, again.number)

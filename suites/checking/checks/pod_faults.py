@@ -14,7 +14,10 @@ from drahealth.suites.checking.observed.faults import Step, began, deadline, fai
 from drahealth.suites.checking.observed.pods import PodRun, pod_runs
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed, strongest, worst
 
-_FIX = "Report a broken device under the names that NodePrepareResources returned for it, even while it is prepared."
+_FIX = (
+    "Report a broken device with the pool name and the device name that NodePrepareResources returned. Report it even "
+    "while it is prepared."
+)
 
 
 @check("POD-06", "pod-faults", fix=_FIX)

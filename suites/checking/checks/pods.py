@@ -79,7 +79,7 @@ def pod_with_a_claim_starts(evidence: Evidence, pod: PodRun) -> Finding:
 @pod_check(
     "POD-02",
     "POD-12",
-    fix="Return the pool and the name of each allocated device, and its request, from NodePrepareResources.",
+    fix="For each allocated device, return its pool, its name and its request from NodePrepareResources.",
 )
 def pod_status_lists_allocated_devices(evidence: Evidence, pod: PodRun) -> Finding:
     """The status of the running Pod lists each allocated device."""
@@ -90,15 +90,15 @@ def pod_status_lists_allocated_devices(evidence: Evidence, pod: PodRun) -> Findi
     if missing:
         listed = ", ".join(one.resource_id for one in resources(last.what)) or "no device"
         expected = ", ".join(pod.id_of(*one) for one in missing)
-        return failed(expected, listed, *_prepares(pod), last.number)
+        return failed(f"{expected} in the Pod status", f"the Pod status lists {listed}", *_prepares(pod), last.number)
     return passed(f"lists {named([device for _, device in pod.allocated])}", last.number)
 
 
 @pod_check(
     "POD-03",
     "POD-13",
-    fix="Report each device with the pool name and the device name from its ResourceSlice, and keep reporting while it "
-    "is prepared.",
+    fix="Report each device with the pool name and the device name from its ResourceSlice. Continue to report it while "
+    "it is prepared.",
 )
 def pod_status_shows_reported_health(evidence: Evidence, pod: PodRun) -> Finding:
     """The status shows each report that is valid for some seconds, and at the end the last report.
@@ -123,18 +123,18 @@ def shows_reports(pod: PodRun) -> Finding:
         for sample in _samples(reports, pod):
             shown = _at(pod, driver, device, sample.time)
             if shown and shown[0] != sample.expected:
-                expected = f"{device} {sample.expected}"
+                expected = f"{device} {sample.expected} in the Pod status"
                 return failed(expected, f"{device} {shown[0]}", sample.record, shown[1])
             seen += [sample.record, shown[1]] if shown else []
     if not seen:
-        return not_tested("no report was valid long enough while the status listed its device", pod.created.number)
+        return not_tested("no device kept its health and message long enough in the status", pod.created.number)
     return passed("the Pod status shows what was reported", *seen[:10])
 
 
 @pod_check(
     "POD-04",
     "POD-14",
-    fix="Answer NodeUnprepareResources without an error for each claim that was prepared.",
+    fix="For each prepared claim, answer NodeUnprepareResources without an error.",
 )
 def deleted_pod_ends(evidence: Evidence, pod: PodRun) -> Finding:
     """The deleted Pod is gone after its claims were unprepared."""
@@ -148,7 +148,7 @@ def deleted_pod_ends(evidence: Evidence, pod: PodRun) -> Finding:
         return passed("the Pod is gone", *records, pod.deleted.number)
     problems = [call.problem(uid) for call in unprepares for uid in call.claims if call.problem(uid)]
     seen = f"NodeUnprepareResources: {problems[-1]}" if problems else "the Pod still exists"
-    return failed("no Pod", seen, *records)
+    return failed("the deleted Pod no longer exists", seen, *records)
 
 
 @pod_check(

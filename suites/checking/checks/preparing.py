@@ -17,9 +17,9 @@ from drahealth.suites.checking.observed.devices import Device, named, published
 from drahealth.suites.checking.observed.registrations import driver_name
 from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
 
-_ONCE_PREPARED = "Store what was prepared for each claim UID, and return it again for the same claim."
-_ONCE_UNPREPARED = "Return success for a claim UID that is not prepared: kubelets repeat the call."
-_PERSISTENT = "Store prepared claims in a file of the plugin directory, and read it at the start."
+_ONCE_PREPARED = "Store the answer for each claim UID. If a kubelet prepares the claim again, return the same answer."
+_ONCE_UNPREPARED = "Return success for a claim that is not prepared, because kubelets can repeat the call."
+_PERSISTENT = "Store the prepared claims in a file in the driver's own directory. Read this file at the start."
 
 Claims = dict[str, Observation[ClaimAllocated]]
 
@@ -65,7 +65,7 @@ def _unprepared(calls: list[Step], expected: str, otherwise: str) -> Finding:
 def _first_problem(evidence: Evidence, experiment: str) -> str:
     """Why there is no second call: the first one failed, or was not made."""
     problems = (f"no claim was prepared: {one.problem}" for one in steps(evidence, experiment) if one.problem)
-    return next(problems, "no claim was prepared and called again")
+    return next(problems, "there was no second call for a prepared claim")
 
 
 @check("PLUGIN-05", "claims", fix=_ONCE_PREPARED)
@@ -86,7 +86,7 @@ def restarted_driver_returns_the_same_devices(evidence: Evidence) -> Finding:
 def second_unprepare_succeeds(evidence: Evidence) -> Finding:
     """An unprepared claim is unprepared once more."""
     found = [one for one in steps(evidence, "claims") if one.call.kind == "unprepare" and one.known]
-    expected = "NodeUnprepareResources succeeds, also for the second time"
+    expected = "NodeUnprepareResources succeeds, including the second call for a claim"
     if broken := next((one for one in found if one.problem), None):
         return failed(expected, broken.problem, broken.number)
     again = [one for one in found if one.held is None]
@@ -116,8 +116,8 @@ def restarted_driver_unprepares_its_claims(evidence: Evidence) -> Finding:
 @check(
     "PLUGIN-13",
     "claims",
-    fix="Prepare each device that a ResourceSlice lists. If the driver needs another kind of claim, give it one with "
-    "`--claim FILE`.",
+    fix="Prepare each device that a ResourceSlice lists. If the driver cannot prepare the claim that drahealth "
+    "creates, pass another claim to drahealth with `--claim FILE`.",
     reads=("slices",),
 )
 def published_device_can_be_prepared(evidence: Evidence) -> Finding:
@@ -142,7 +142,7 @@ def published_device_can_be_prepared(evidence: Evidence) -> Finding:
 @check(
     "PLUGIN-19",
     "claims",
-    fix="Return an error for the claim if another prepared claim has one of its devices.",
+    fix="Return an error for a claim if one of its devices is already prepared for another claim.",
     reads=("slices",),
 )
 def device_of_another_claim_is_refused(evidence: Evidence) -> Finding:
@@ -170,7 +170,7 @@ def device_of_another_claim_is_refused(evidence: Evidence) -> Finding:
             return passed(f"refused: {step.problem}", *records)
         else:
             return failed(f"an error, because {device} is prepared for another claim", "no error", *records)
-    return excused or not_tested("no claim was prepared whose device another claim held")
+    return excused or not_tested("no claim had a device that was prepared for another claim")
 
 
 def _held_devices(step: Step, claims: Claims, driver: str) -> set[Device]:

@@ -30,7 +30,8 @@ _ABSOLUTE = ("/", "{", "~")
 @check(
     "PLUGIN-01",
     "registration",
-    fix="Return type DRAPlugin, a DNS subdomain of at most 63 characters as name, and the supported DRA services.",
+    fix="Return the type DRAPlugin, a name that is a DNS subdomain of at most 63 characters, and the supported "
+    "versions of the DRA service.",
 )
 def get_info_describes_a_dra_driver(evidence: Evidence) -> Finding:
     """GetInfo has a valid type, name and list of services."""
@@ -55,7 +56,7 @@ def _wrong_info(call: Call) -> tuple[str, str] | None:
         return f"a DNS subdomain of at most {_NAME_LIMIT} characters as name", f"name {name!r}"
     endpoint = text(info, "endpoint")
     if endpoint and not endpoint.startswith(_ABSOLUTE):
-        return "an absolute path as endpoint, or none", f"endpoint {endpoint!r}"
+        return "an absolute path as endpoint, or no endpoint", f"endpoint {endpoint!r}"
     if not set(versions) & PREPARE.keys():
         return f"one of {', '.join(PREPARE)}", f"supported versions {list(versions)}"
     return None
@@ -74,7 +75,7 @@ def driver_has_a_registration_socket(evidence: Evidence) -> Finding:
     missing = next(evidence.of(RegistrationFailed, "registration"), None)
     if missing and evidence.header.started_by_us:
         return failed("a registration socket", missing.what.problem, missing.number)
-    return not_tested(missing.what.problem if missing else "no registration socket was awaited")
+    return not_tested(missing.what.problem if missing else "drahealth did not wait for a registration socket")
 
 
 @check(
@@ -97,7 +98,7 @@ def accepted_registration_is_acknowledged(evidence: Evidence) -> Finding:
     "PLUGIN-02",
     "registration",
     "services",
-    fix="Register the gRPC service of each DRA version that GetInfo lists, or remove the version from the list.",
+    fix="Serve each version of the DRA service that GetInfo lists, or remove the version from the list.",
 )
 def advertised_services_are_served(evidence: Evidence) -> Finding:
     """NodePrepareResources without claims is answered for each advertised version."""
@@ -114,7 +115,7 @@ def advertised_services_are_served(evidence: Evidence) -> Finding:
         records += [one.number for one in calls]
         for one in calls:
             if not is_served(one.what):
-                expected = f"{version} answers NodePrepareResources, because GetInfo lists it"
+                expected = f"an answer to NodePrepareResources of {version}, because GetInfo lists {version}"
                 return failed(expected, outcome(one.what), info.number, one.number)
     return passed(f"served: {', '.join(versions)}", *records)
 
@@ -122,7 +123,8 @@ def advertised_services_are_served(evidence: Evidence) -> Finding:
 @check(
     "PLUGIN-03",
     "refused-registration",
-    fix="Keep the registration socket after a refused registration, or exit so that the Pod restarts.",
+    fix="If the kubelet refuses the registration, keep the registration socket, or exit so that the kubelet restarts "
+    "the driver.",
 )
 def refused_driver_can_be_registered_again(evidence: Evidence) -> Finding:
     """After the refusal, either GetInfo is answered again, or the process has exited."""
@@ -139,14 +141,14 @@ def refused_driver_can_be_registered_again(evidence: Evidence) -> Finding:
     if not is_done(evidence, name):
         return not_tested("the driver was not watched long enough after the refusal", refused.number)
     seen = "the driver runs, and does not answer GetInfo"
-    return failed("an answer to GetInfo after the refusal, or an exit", seen, refused.number)
+    return failed("an answer to GetInfo after the refusal, or an exit of the driver", seen, refused.number)
 
 
 @check(
     "PLUGIN-04",
     "reregistration",
-    fix="Keep the registration socket open after the registration, and answer GetInfo and NotifyRegistrationStatus "
-    "as often as a kubelet calls them.",
+    fix="Keep the registration socket open after the registration. Answer each call of GetInfo and "
+    "NotifyRegistrationStatus.",
 )
 def driver_registers_again_at_the_same_socket(evidence: Evidence) -> Finding:
     """GetInfo and NotifyRegistrationStatus succeed, and NodePrepareResources without claims is answered."""

@@ -75,8 +75,8 @@ def _not_registered(evidence: Evidence, start: int, ended: Observation[ProcessEx
 @check(
     "PLUGIN-27",
     _NAME,
-    fix="Put the UID of the Pod into the names of the registration socket and of the plugin socket, and remove only "
-    "sockets of the own instance. In Go, use the option RollingUpdate of kubeletplugin.",
+    fix="Put the UID of the Pod into the names of the registration socket and the plugin socket. Let each instance "
+    "remove only its own sockets. In Go, use the option RollingUpdate of kubeletplugin.",
 )
 def two_instances_serve_side_by_side(evidence: Evidence) -> Finding:
     """The second instance registers at another socket; the first one answers until it gets SIGTERM, and then exits."""
@@ -87,10 +87,10 @@ def two_instances_serve_side_by_side(evidence: Evidence) -> Finding:
     both = (older.number, newer.number)
     for what, values in _must_differ(found):
         if values[0] == values[1]:
-            return failed("sockets of its own for each instance", f"both instances have the {what} {values[0]}", *both)
+            return failed("different sockets for each instance", f"both instances have the {what} {values[0]}", *both)
     names = [text(one.what.response, "name") for one in (older, newer)]
     if names[0] != names[1]:
-        return failed(f"the name {names[0]} in both instances", f"the second one has {names[1]}", *both)
+        return failed(f"the name {names[0]} in both instances", f"the second instance has {names[1]}", *both)
     answer = next((one for one in notified(evidence, _NAME) if one.number > newer.number), None)
     if answer and answer.what.code != "OK":
         return failed("the second instance accepts its registration", outcome(answer.what), *both, answer.number)
@@ -128,7 +128,7 @@ def _signals(evidence: Evidence, found: _Update) -> Iterator[Observation[SignalS
 @check(
     "PLUGIN-28",
     _NAME,
-    fix="Keep the prepared claims in a file that both instances read at the start of each call.",
+    fix="Store the prepared claims in a file. Let both instances read this file at the start of each call.",
 )
 def newer_instance_has_the_claims(evidence: Evidence) -> Finding:
     """The second instance prepares a claim of the first one with the same answer, and unprepares it, after its end."""
@@ -144,8 +144,9 @@ def newer_instance_has_the_claims(evidence: Evidence) -> Finding:
             expected = f"the second instance can {step.call.kind} the claim"
             return failed(expected, step.problem, found.newer.number, step.number)
         if step.call.kind == "prepare" and step.held is not None and set(step.held) != set(step.devices):
-            seen = f"{named([one.device for one in step.devices])} after {named([one.device for one in step.held])}"
-            return failed("the same devices as of the first instance", seen, found.newer.number, step.number)
+            first = named([one.device for one in step.held])
+            seen = f"{named([one.device for one in step.devices])}; the first instance returned {first}"
+            return failed("the same answer as from the first instance", seen, found.newer.number, step.number)
         records.append((step.call.ended, step.call.kind, step.number))
     if not any(at > found.end and kind == "unprepare" for at, kind, _ in records):
         return not_tested("no claim was unprepared after the end of the first instance", found.newer.number)
@@ -155,8 +156,8 @@ def newer_instance_has_the_claims(evidence: Evidence) -> Finding:
 @check(
     "PLUGIN-29",
     _NAME,
-    fix="At the end of an instance, remove only its own sockets. The CDI specs and ResourceSlices belong to the newer "
-    "instance.",
+    fix="When an instance ends, remove only its own sockets. The newer instance needs the CDI specs and "
+    "ResourceSlices.",
 )
 def older_instance_leaves_what_the_newer_one_needs(evidence: Evidence) -> Finding:
     """After the end of the first instance, the socket, CDI specs and ResourceSlices of the second one remain."""
@@ -185,7 +186,11 @@ def older_instance_leaves_what_the_newer_one_needs(evidence: Evidence) -> Findin
     if gone:
         return failed("all devices stay published", f"{named(gone)} are not", before[-1].number, end, after[-1].number)
     return passed(
-        "its socket, CDI specs and ResourceSlices remain", end, sockets.number, specs.number, after[-1].number
+        "the socket, CDI specs and ResourceSlices of the second instance remain",
+        end,
+        sockets.number,
+        specs.number,
+        after[-1].number,
     )
 
 
@@ -196,8 +201,8 @@ def _published(listed_: Observation[SlicesListed]) -> frozenset[Device]:
 @health_check(
     "HEALTH-20",
     _NAME,
-    fix="Let each instance determine the health of all devices itself. At its end, an instance must not change what "
-    "the other instance reads.",
+    fix="Let each instance determine the health of all devices itself. When an instance ends, it must not change the "
+    "data that the other instance reads.",
 )
 def newer_instance_keeps_its_health(evidence: Evidence, found: list[Stream]) -> Finding:
     """Streams of the second instance start with all devices, show a fault, and go on unchanged after the end."""
@@ -222,7 +227,7 @@ def newer_instance_keeps_its_health(evidence: Evidence, found: list[Stream]) -> 
     compared = [one for one in mine if update.ended and one.reports and one.reports[-1].at > update.ended.at]
     if not compared:
         return not_tested("no stream had a report after the end of the first instance", update.newer.number)
-    seen = f"{len(compared)} streams of the second instance went on after the end of the first one"
+    seen = f"{len(compared)} streams of the second instance continued after the end of the first instance"
     return passed(seen, update.newer.number, *(one.reports[-1].number for one in compared))
 
 

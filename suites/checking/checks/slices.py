@@ -19,8 +19,8 @@ _SETTLING = 5.0
     "PLUGIN-13",
     "registration",
     "slices",
-    fix="Publish ResourceSlices whose `spec.driver` is the name in GetInfo. "
-    "Look for rejected writes in the driver's log.",
+    fix="Publish ResourceSlices whose `spec.driver` is the name that GetInfo returns. "
+    "Look for rejected writes in the log of the driver.",
 )
 def driver_publishes_its_devices(evidence: Evidence) -> Finding:
     """There are ResourceSlices with the driver's name and at least one device."""
@@ -35,9 +35,9 @@ def driver_publishes_its_devices(evidence: Evidence) -> Finding:
     others = sorted({text(one, "spec", "driver") for one in lists[-1].what.slices})
     if others:
         expected = f"ResourceSlices with `spec.driver` {driver}, as in GetInfo"
-        return failed(expected, f"ResourceSlices of {', '.join(others)} only", info.number, lists[-1].number)
+        return failed(expected, f"only ResourceSlices of {', '.join(others)}", info.number, lists[-1].number)
     if given := next(evidence.of(ClaimAllocated, "claims"), None):
-        reason = f"{driver} publishes no ResourceSlices; another component must do it. The claim was given with --claim"
+        reason = f"{driver} publishes no ResourceSlices; another component must publish them. The claim is from --claim"
         return not_applicable(reason, lists[-1].number, given.number)
     return not_tested(f"{driver} published no device; a claim can be given with --claim", lists[-1].number)
 
@@ -45,8 +45,8 @@ def driver_publishes_its_devices(evidence: Evidence) -> Finding:
 @check(
     "PLUGIN-14",
     "slices",
-    fix="Compare the published ResourceSlices with the wanted ones, and write only if devices were added, removed or "
-    "changed.",
+    fix="Compare the published ResourceSlices with the current devices. Write a ResourceSlice only if a device was "
+    "added, removed or changed. Do not publish values that change often, such as temperatures.",
 )
 def slices_do_not_change(evidence: Evidence) -> Finding:
     """No ResourceSlice is written again with the same devices."""
@@ -67,7 +67,7 @@ def slices_do_not_change(evidence: Evidence) -> Finding:
         last[name] = new
         if before is not None and one.at > first.at + _SETTLING and (same := _without_reason(before, new)):
             seen = f"{name} was written again {one.at - first.at:.0f} s after the first list; {same}"
-            return failed("no write while the devices do not change", seen, first.number, one.number)
+            return failed("no write of a ResourceSlice while its devices do not change", seen, first.number, one.number)
     return passed("no ResourceSlice was written again", *(one.number for one in lists))
 
 
@@ -94,7 +94,7 @@ def _untainted(device: dict[str, Any]) -> dict[str, Any]:
 @check(
     "PLUGIN-15",
     "slice-deletion",
-    fix="Watch the ResourceSlices of the node, and publish a missing one again.",
+    fix="Watch the ResourceSlices of the driver on its node, and publish a missing ResourceSlice again.",
 )
 def deleted_slice_returns(evidence: Evidence) -> Finding:
     """The devices of a ResourceSlice that drahealth deleted are published again."""
@@ -117,7 +117,7 @@ def deleted_slice_returns(evidence: Evidence) -> Finding:
         found += [devices_of(one) for listed in lists for one in listed.what.slices]
         missing = wanted - {device for devices in found for device in devices}
         if missing and not is_done(evidence, deleted.experiment):
-            return not_tested("the run did not wait for the deleted ResourceSlice", deleted.number)
+            return not_tested("the run ended too early to see the deleted ResourceSlice again", deleted.number)
         if missing:
             expected = f"{slice_name(deleted.what.slice)} with {named(frozenset(wanted))} is published again"
             waited = max((one.at for one in lists), default=deleted.at) - deleted.at

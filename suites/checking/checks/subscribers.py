@@ -26,7 +26,7 @@ _FEWER, _SHARE = 3, 0.6
 @health_check(
     "HEALTH-08",
     "watch",
-    fix="Send the reports of all health APIs from the same table of devices.",
+    fix="Keep one list of the devices and their health. Use it for the reports over all health APIs.",
     reads=("slices",),
 )
 def health_apis_agree(evidence: Evidence, found: list[Stream]) -> Finding:
@@ -42,7 +42,7 @@ def health_apis_agree(evidence: Evidence, found: list[Stream]) -> Finding:
         mine, theirs = arrivals(one), arrivals(other)
         only = (mine.keys() ^ theirs.keys()) & (always or mine.keys() | theirs.keys())
         if only and not draft:
-            seen = f"{named(only)} only in one of {one} and {other}"
+            seen = f"{named(only)} in only one of two streams: {one} and {other}"
             return failed("all health APIs report the same devices", seen, one.opened.number, other.opened.number)
         for device in sorted(mine.keys() & theirs.keys()):
             value = _value_in_both(one, other)
@@ -90,7 +90,7 @@ def _value_in_both(one: Stream, other: Stream) -> Value:
     "HEALTH-10",
     "watch",
     "subscribers",
-    fix="Give each stream its own channel, and send each change to all of them.",
+    fix="Give each stream its own channel, and send each change to all channels.",
     reads=("slow-subscriber", _FAULTS),
 )
 def all_subscribers_receive_all_reports(evidence: Evidence, found: list[Stream]) -> Finding:
@@ -119,7 +119,7 @@ def all_subscribers_receive_all_reports(evidence: Evidence, found: list[Stream])
     if not reported:
         return not_tested("no device was reported", *dict.fromkeys(records))
     if not changed:
-        return static("all subscribers were refreshed, and no device changed", *dict.fromkeys(records))
+        return static("all subscribers received reports, and no device changed", *dict.fromkeys(records))
     grade = "observed" if changed > caused else strongest(one.what.grade for one in faults)
     return replace(passed(f"all subscribers received {changed} changes", *dict.fromkeys(records)), grade=grade)
 
@@ -149,16 +149,16 @@ def _value(device: DeviceHealth) -> Hashable:
 def _lost(a: Times, b: Times, end: float) -> tuple[str, int] | None:
     """What one of two streams did not receive, with a record of the other."""
     if wrong := contradiction(a, b, _value):
-        return "they report different health or messages", wrong[0]
+        return "the two streams report different health or messages", wrong[0]
     for sender, receiver in ((a, b), (b, a)):
         if not receiver and len(sender) > 1:
-            return f"one has {len(sender)} reports, the other none", sender[0][1]
+            return f"one stream has {len(sender)} reports, the other stream has none", sender[0][1]
         if number := lost_change(sender, receiver, end, _value):
-            return "one shows a change, the other does not within 5 s", number
+            return "one stream shows a change, the other stream does not show it within 5 s", number
         if _misses_reports(sender, receiver, end):
-            return f"one has {len(sender)} reports, the other {len(receiver)}", sender[-1][1]
+            return f"one stream has {len(sender)} reports, the other stream has {len(receiver)}", sender[-1][1]
         if _stale(receiver, end) and not _stale(sender, end):
-            return "one is refreshed within its timeout, the other is not", sender[-1][1]
+            return "only one of the two streams reports the device again within the timeout", sender[-1][1]
     return None
 
 
@@ -182,7 +182,7 @@ def _stale(times: Times, end: float) -> bool:
 @health_check(
     "HEALTH-11",
     "subscribers",
-    fix="Send the health of all devices at the start of each stream, whatever earlier streams have received.",
+    fix="Send the health of all devices at the start of each stream, even if it was sent on an earlier stream.",
     reads=("slices",),
 )
 def new_stream_starts_with_all_devices(evidence: Evidence, found: list[Stream]) -> Finding:

@@ -31,29 +31,29 @@ _CALLS = ("allocation", "preferred-allocation", "container-start")
 DEVICE_PLUGIN_EXPERIMENTS = (
     _experiment(
         "plugin-registration",
-        "Start a kubelet, and accept the registration: a call of Register, or a registration socket.",
+        "Start a kubelet, and accept the registration. The plugin calls Register, or has a registration socket.",
         "main",
         5,
     ),
     _experiment(
         "list-and-watch",
         "Keep a ListAndWatch stream open while other experiments call the device plugin. Then cancel the stream, and "
-        "open another one.",
+        "open another stream.",
         "main",
         12,
         requires="plugin-registration",
     ),
     _experiment(
         "allocation",
-        "Allocate a device twice, devices for two containers in one call, and an unknown device.",
+        "Call Allocate twice for the same device, once for two containers, and once for an unknown device.",
         "main",
         1,
         requires="plugin-registration",
     ),
     _experiment(
         "preferred-allocation",
-        "Call GetPreferredAllocation for one device, for all devices, with a device that must be included, and with "
-        "only some of the devices available.",
+        "Call GetPreferredAllocation for one device, for all devices, for two containers, with a device in "
+        "must_include_deviceIDs, and with only some devices in available_deviceIDs.",
         "main",
         1,
         requires="plugin-registration",
@@ -69,8 +69,8 @@ DEVICE_PLUGIN_EXPERIMENTS = (
     ),
     _experiment(
         "plugin-kubelet-restart",
-        "Restart the kubelet: it removes the sockets of all device plugins. Wait up to 60 s for a registration, and "
-        "list again.",
+        "Restart the kubelet, which removes the sockets of all device plugins. Wait up to 60 s for a registration, "
+        "and call ListAndWatch again.",
         "main",
         10,
         requires="plugin-registration",
@@ -79,7 +79,7 @@ DEVICE_PLUGIN_EXPERIMENTS = (
     ),
     _experiment(
         "plugin-end",
-        "Send SIGTERM, wait for the exit of the plugin and its child processes, and list the sockets that remain.",
+        "Send SIGTERM, wait for the exit of the plugin and its child processes, and list the remaining sockets.",
         "main",
         2,
         requires="plugin-registration",
@@ -88,20 +88,20 @@ DEVICE_PLUGIN_EXPERIMENTS = (
     ),
     _experiment(
         "refused-plugin",
-        "Refuse the registration, 3 s after the call, and restart the kubelet: it accepts the next registration.",
+        "Refuse the registration 3 s after the call. Restart the kubelet, and accept the next registration.",
         "refused",
         15,
         ends_driver=True,
     ),
     _experiment(
         "removed-socket",
-        "Remove the socket of the plugin, and wait up to 30 s for a registration at a new one.",
+        "Remove the socket of the plugin, and wait up to 30 s for a registration with a new socket.",
         "restarted",
         15,
     ),
     Experiment(
         "plugin-faults",
-        "Cause each fault of the driver profile in one device, and clear it, while a stream is open.",
+        "While a stream is open, cause each fault of the driver profile in one device, and clear the fault.",
         "broken",
         5,
         frozenset({"start", "fault"}),
@@ -110,7 +110,8 @@ DEVICE_PLUGIN_EXPERIMENTS = (
     ),
     Experiment(
         "plugin-pod-status",
-        "Run a Pod with devices of each resource on the reference, follow its status, and delete it; run it again.",
+        "Run a Pod with devices of each resource on the reference, watch the Pod status, delete the Pod, and run "
+        "another Pod.",
         "pod",
         20,
         frozenset({"start", "api-server"}),
@@ -119,7 +120,7 @@ DEVICE_PLUGIN_EXPERIMENTS = (
     ),
     Experiment(
         "plugin-pod-faults",
-        "Run a Pod with devices on the reference, cause and clear faults of one of them, and follow its status.",
+        "Run a Pod with devices on the reference, cause and clear faults of one device, and watch the Pod status.",
         "pod-broken",
         10,
         frozenset({"start", "api-server", "fault"}),
@@ -128,8 +129,8 @@ DEVICE_PLUGIN_EXPERIMENTS = (
     ),
     Experiment(
         "plugin-kubelet-pod",
-        "Run a Pod with devices on a real kubelet, cause and clear faults of one of them, follow its status, and "
-        "delete it.",
+        "Run a Pod with devices on a real kubelet, cause and clear faults of one device, watch the Pod status, and "
+        "delete the Pod.",
         "kubelet",
         45,
         frozenset({"start", "api-server"}),

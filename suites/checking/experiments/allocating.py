@@ -122,7 +122,7 @@ async def allocator(lab: Lab, plugin: Plugin, named: Collection[str] = ()) -> As
             wanted = [one for one in published if one.id.device in named] if lab.claim_devices == 1 else []
             shapes = [shape_of([one]) for one in wanted] or shapes_of(published, lab.claim_devices)
         if not shapes:
-            raise Incomplete("the driver publishes no device; a claim can be given with --claim")
+            raise Incomplete("the driver publishes no device; pass a claim with --claim")
         made = Allocator(lab, lab.subject.api, shapes)
         try:
             yield made

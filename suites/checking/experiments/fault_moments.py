@@ -41,7 +41,7 @@ def lasting_faults(lab: Lab, experiment: str = "") -> tuple[Fault, ...]:
     each = next((one.seconds_per_fault or 0.0 for one in FAULT_EXPERIMENTS if one.name == experiment), 0.0)
     if found := lasting(lab.subject.faults, each):
         return found
-    raise NotApplicable("each fault of the driver profile starts the driver again, or stays")
+    raise NotApplicable("each fault of the driver profile starts the driver again, or is never cleared")
 
 
 async def fault_during_prepare(lab: Lab) -> None:
@@ -129,7 +129,7 @@ async def fault_while_stopped(lab: Lab) -> None:
         if one.capability == "forced" or isinstance(one.breaks, PatchObject)
     ]
     if not faults:
-        raise NotApplicable("each fault asks the driver, which cannot answer while it is stopped")
+        raise NotApplicable("each fault needs an answer of the driver, and a stopped driver cannot answer")
     async with bench_of(lab) as bench:
         for fault in faults:
             device = await bench.healthy_device(fault)
@@ -177,7 +177,9 @@ async def fault_over_restart(lab: Lab) -> None:
     """Breaks a device, kills the driver, and starts it again: the new process reports the fault."""
     faults = [one for one in lasting_faults(lab, "fault-over-restart") if one.capability == "forced"]
     if not faults:
-        raise NotApplicable("the driver is asked to report each fault, so a new process does not know it")
+        raise NotApplicable(
+            "drahealth requests each fault from the driver, and a new process of the driver loses this request"
+        )
     async with bench_of(lab) as bench:
         for fault in faults:
             device = await bench.healthy_device(fault)

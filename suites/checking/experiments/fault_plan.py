@@ -5,7 +5,7 @@ from drahealth.suites.checking.experiments.experiment import Experiment
 FAULT_EXPERIMENTS = (
     Experiment(
         "faults",
-        "Cause each fault of the driver profile, change its cause, and clear it, while two streams are open.",
+        "While two streams are open, cause each fault of the driver profile, change its cause, and clear the fault.",
         "broken",
         8,
         frozenset({"health", "fault"}),
@@ -22,7 +22,7 @@ FAULT_EXPERIMENTS = (
     ),
     Experiment(
         "fault-without-stream",
-        "Break a device while no health stream is open, then open streams. Close them, clear the fault, and open "
+        "Break a device while no health stream is open. Open streams, and close them. Clear the fault, and open "
         "streams again.",
         "unwatched",
         6,
@@ -52,7 +52,7 @@ FAULT_EXPERIMENTS = (
     ),
     Experiment(
         "second-fault",
-        "Break a device with one fault, then with another one, and clear both.",
+        "Break a device with one fault, and then with a second fault. Clear both faults.",
         "disturbed",
         2,
         seconds_per_fault=8,
@@ -81,7 +81,8 @@ FAULT_EXPERIMENTS = (
     ),
     Experiment(
         "fault-while-stopped",
-        "Stop the driver with SIGSTOP, break a device, and continue the driver; do the same to clear the fault.",
+        "Stop the driver with SIGSTOP, break a device, and send SIGCONT to the driver. Stop the driver again, clear "
+        "the fault, and send SIGCONT.",
         "interrupted",
         2,
         seconds_per_fault=7,
@@ -91,7 +92,7 @@ FAULT_EXPERIMENTS = (
     ),
     Experiment(
         "fault-over-restart",
-        "Break a device, kill the driver, and start it again: the new process reports the fault.",
+        "Break a device, kill the driver, start it again, and open streams.",
         "interrupted",
         2,
         seconds_per_fault=3,
@@ -102,7 +103,7 @@ FAULT_EXPERIMENTS = (
     ),
     Experiment(
         "idle",
-        "Close all health streams for 36 s, and open two again.",
+        "Close all health streams, wait for 36 s, and open two streams.",
         "idle",
         42,
         frozenset({"start", "health"}),
@@ -110,7 +111,8 @@ FAULT_EXPERIMENTS = (
     ),
     Experiment(
         "kubelet-restart",
-        "Delete the ResourceSlices, as a starting kubelet does, register the driver again, and wait for new slices.",
+        "Delete the ResourceSlices, as a starting kubelet does. Register the driver again, and wait for new "
+        "ResourceSlices.",
         "idle",
         30,
         frozenset({"start", "gateway"}),

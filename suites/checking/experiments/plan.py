@@ -12,14 +12,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "services",
-            "Call each DRA and health service, advertised or not.",
+            "Call each version of the DRA service and each health API, even if the driver does not advertise it.",
             "main",
             1,
             requires="registration",
         ),
         Experiment(
             "slices",
-            "List the ResourceSlices, and watch them until the end of the health watch.",
+            "List the ResourceSlices, and watch them until the experiment `watch` ends.",
             "main",
             36,
             frozenset({"api-server"}),
@@ -27,7 +27,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "watch",
-            "Watch each health API that the driver serves for 36 s.",
+            "Keep one stream of each health API of the driver open for at least 36 s.",
             "main",
             36,
             frozenset({"health"}),
@@ -35,7 +35,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "subscribers",
-            "Open two more streams at once; open a third one, cancel it, and open it again.",
+            "Open two more streams at the same time. Open a third stream, cancel it, and open another stream.",
             "main",
             36,
             frozenset({"health"}),
@@ -51,8 +51,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "claims",
-            "Prepare and unprepare a claim twice, several claims in one call, an unknown claim, and a claim with a "
-            "device that another claim holds.",
+            "Prepare and unprepare the same claim twice, and several claims in one call. Unprepare an unknown claim. "
+            "Prepare a claim with a device that is prepared for another claim.",
             "main",
             10,
             frozenset({"claim"}),
@@ -61,7 +61,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "slow-prepare",
-            "Hold back the driver's read of a claim during Prepare, and open a health stream meanwhile.",
+            "Call NodePrepareResources, and delay the driver's read of the claim. Open a health stream during the "
+            "delay.",
             "main",
             6,
             frozenset({"claim", "health", "gateway"}),
@@ -78,7 +79,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "end",
-            "Send SIGTERM, wait for the exit of the driver and its child processes, and list the sockets that remain.",
+            "Send SIGTERM, wait for the exit of the driver and its child processes, and list the remaining sockets.",
             "main",
             2,
             frozenset({"start"}),
@@ -108,7 +109,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "driver-restart",
-            "Prepare a claim, kill the driver, start it again, prepare again, and unprepare.",
+            "Prepare a claim, kill the driver, and start it again. Prepare the claim again, and unprepare it.",
             "restarted",
             10,
             frozenset({"start", "claim"}),
@@ -127,7 +128,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "pod-status",
-            "Run a Pod with claims for the driver on the reference, follow its status, and delete it.",
+            "Run a Pod with claims for the driver on the reference, watch the Pod status, and delete the Pod.",
             "pod",
             20,
             frozenset({"start", "claim", "api-server"}),
@@ -135,7 +136,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "kubelet-pod-status",
-            "Run a Pod with claims for the driver on a real kubelet, follow its status, and delete it.",
+            "Run a Pod with claims for the driver on a real kubelet, watch the Pod status, and delete the Pod.",
             "kubelet",
             35,
             frozenset({"start", "claim", "api-server"}),
@@ -144,7 +145,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "pod-faults",
-            "Run a Pod on the reference, cause and clear faults of its devices, and follow its status.",
+            "Run a Pod on the reference, cause and clear faults of its devices, and watch the Pod status.",
             "pod-broken",
             5,
             frozenset({"start", "claim", "api-server", "health", "fault"}),
@@ -152,7 +153,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "kubelet-pod-faults",
-            "Run a Pod on a real kubelet, cause and clear faults of its devices, and follow its status.",
+            "Run a Pod on a real kubelet, cause and clear faults of its devices, and watch the Pod status.",
             "kubelet-broken",
             35,
             frozenset({"start", "claim", "api-server", "health", "fault"}),
@@ -161,8 +162,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "rolling-update",
-            "Start a second instance of the driver beside the first one, register it, break a device, end the first "
-            "instance, and prepare and unprepare claims with the second one.",
+            "Start a second instance of the driver beside the first one, and register the second instance. Break a "
+            "device. End the first instance. Prepare and unprepare claims with the second instance.",
             "updated",
             25,
             frozenset({"start", "claim", "rolling-update"}),

@@ -32,7 +32,7 @@ class _Earlier(Healthy):
 
 @mutant("second-prepare-returns-the-same-devices")
 class OtherAnswerToSecondPrepare(_Earlier):
-    """A second NodePrepareResources of a claim returns another CDI device ID."""
+    """The second NodePrepareResources call for a claim returns another CDI device ID."""
 
     again = False
 
@@ -46,7 +46,7 @@ class OtherAnswerToSecondPrepare(_Earlier):
 
 @mutant("second-prepare-returns-the-same-devices")
 class ErrorOnSecondPrepare(_Earlier):
-    """A second NodePrepareResources of a claim fails."""
+    """The second NodePrepareResources call for a claim fails."""
 
     def refusal(self, uid: str, results: Sequence[Object]) -> str:
         return "the claim is already prepared" if self.has_prepared(uid) else super().refusal(uid, results)
@@ -54,7 +54,7 @@ class ErrorOnSecondPrepare(_Earlier):
 
 @mutant("restarted-driver-returns-the-same-devices")
 class BusyAfterRestart(_Earlier):
-    """After a restart, the driver refuses to prepare a claim again, because the claim itself uses the devices."""
+    """After a restart, the driver refuses to prepare a claim again, as if another claim used the devices."""
 
     def refusal(self, uid: str, results: Sequence[Object]) -> str:
         return "the device is in use" if uid in self.earlier else super().refusal(uid, results)
@@ -62,7 +62,7 @@ class BusyAfterRestart(_Earlier):
 
 @mutant("restarted-driver-returns-the-same-devices")
 class OtherAnswerAfterRestart(_Earlier):
-    """After a restart NodePrepareResources returns another CDI device ID for a prepared claim."""
+    """After a restart, NodePrepareResources returns another CDI device ID for a prepared claim."""
 
     def cdi_ids(self, device: str) -> tuple[str, ...]:
         return (f"{CDI_KIND}={device}{OTHER if self.earlier else ''}",)
@@ -70,7 +70,7 @@ class OtherAnswerAfterRestart(_Earlier):
 
 @mutant("restarted-driver-unprepares-its-claims")
 class ErrorOnUnprepareAfterRestart(_Earlier):
-    """After a restart NodeUnprepareResources fails for a claim that was prepared before."""
+    """After a restart, NodeUnprepareResources fails for a claim that was prepared before the restart."""
 
     def unprepare(self, uid: str) -> Exception | None:
         return ValueError("the claim has no open device") if uid in self.earlier else super().unprepare(uid)
@@ -91,7 +91,7 @@ class _Remembering(Healthy):
 
 @mutant("second-unprepare-succeeds")
 class ErrorOnSecondUnprepare(_Remembering):
-    """A second NodeUnprepareResources of a claim fails."""
+    """The second NodeUnprepareResources call for a claim fails."""
 
     def unprepare(self, uid: str) -> Exception | None:
         if uid in self.known and uid not in self.prepared:
@@ -119,7 +119,7 @@ class OneErrorForAll(Healthy):
 
 @mutant("each-claim-of-a-call-has-a-result")
 class NoResultForRefusedClaim(Healthy):
-    """A refused claim has no result if the call has other claims."""
+    """If a call has several claims, a refused claim has no result."""
 
     async def answer_claims(self, call: Any, request: Any, context: Any) -> Any:
         response = await super().answer_claims(call, request, context)
@@ -131,7 +131,7 @@ class NoResultForRefusedClaim(Healthy):
 
 @mutant("error-of-a-claim-is-in-its-result")
 class ErrorForTheWholeCall(Healthy):
-    """The error of one claim fails the whole call."""
+    """If one claim has an error, the whole call fails."""
 
     async def prepare_resource_claims(self, claims: Sequence[Object]) -> Mapping[str, PrepareResult]:
         results = await super().prepare_resource_claims(claims)
@@ -142,7 +142,7 @@ class ErrorForTheWholeCall(Healthy):
 
 @mutant(_ALLOCATED)
 class WrongPool(Healthy):
-    """NodePrepareResources returns the driver name as pool."""
+    """NodePrepareResources returns the driver name as the pool."""
 
     def answer(self, uid: str, device: Device) -> Device:
         return replace(super().answer(uid, device), pool=self.name)
@@ -155,7 +155,7 @@ class WrongPool(Healthy):
 
 @mutant(_ALLOCATED)
 class WrongDevice(Healthy):
-    """NodePrepareResources returns the first device, whichever was allocated."""
+    """NodePrepareResources returns the first device, even if another device is allocated."""
 
     def answer(self, uid: str, device: Device) -> Device:
         return replace(super().answer(uid, device), device=self.devices[0])
@@ -185,7 +185,7 @@ class NoDevices(Healthy):
 
 @mutant(_CDI)
 class UndefinedCdiDevice(Healthy):
-    """The returned CDI device IDs are in no CDI spec."""
+    """No CDI spec defines the returned CDI device IDs."""
 
     def cdi_ids(self, device: str) -> tuple[str, ...]:
         return (f"{CDI_KIND}={device}-undefined",)
@@ -205,7 +205,7 @@ class InvalidCdiSpec(Healthy):
 
 @mutant(_CDI)
 class LateCdiSpec(Healthy):
-    """The CDI spec is written 2 s after NodePrepareResources returned."""
+    """The driver writes the CDI spec 2 s after NodePrepareResources has returned."""
 
     def write_cdi(self) -> None:
         """Writes nothing at the start."""
@@ -225,7 +225,7 @@ class SharedCdiDevice(Healthy):
 
 @mutant("device-of-another-claim-is-refused")
 class DeviceForTwoClaims(Healthy):
-    """A device is prepared although it is prepared for another claim."""
+    """The driver prepares a device that is already prepared for another claim."""
 
     def refusal(self, uid: str, results: Sequence[Object]) -> str:
         found = super().refusal(uid, results)
@@ -242,7 +242,7 @@ class UnusableDevices(Healthy):
 
 @mutant("driver-publishes-its-devices")
 class OtherDriverNameInSlices(Healthy):
-    """The ResourceSlices have another driver name than GetInfo."""
+    """The driver name in the ResourceSlices is not the name that GetInfo returns."""
 
     def owner(self) -> Owner:
         return Owner(f"slices.{self.name}", self.around.node)

@@ -28,7 +28,7 @@ class BreakNotReported(Healthy):
 
 @mutant(_BREAK, _UNKNOWN)
 class BreakReportedLate(Healthy):
-    """The driver reports a broken device after 9 s."""
+    """The driver reports a broken device only after 9 s."""
 
     def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
         asyncio.get_running_loop().call_later(9 if found else 0, super().apply_faults, found)
@@ -36,7 +36,7 @@ class BreakReportedLate(Healthy):
 
 @mutant(_BREAK, _UNKNOWN)
 class HealthOfTheStart(Healthy):
-    """A stream repeats the health that the devices had when it was opened."""
+    """A stream repeats the health that the devices had when the stream was opened."""
 
     async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
         first = self.listed(api, 0)
@@ -46,7 +46,7 @@ class HealthOfTheStart(Healthy):
 
 @mutant(_HEAL)
 class HealNotReported(Healthy):
-    """The driver reports a broken device as unhealthy until the driver is started again."""
+    """After a device has recovered, the driver reports it as unhealthy until the driver restarts."""
 
     def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
         super().apply_faults(self.faults | found)
@@ -71,7 +71,7 @@ class UnknownAsUnhealthy(Healthy):
 
 @mutant(_OTHERS)
 class AllDevicesBreak(Healthy):
-    """If one device breaks, the driver reports all as unhealthy."""
+    """If one device breaks, the driver reports all devices as unhealthy."""
 
     def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
         worst = next(iter(found.values()), None)
@@ -80,7 +80,7 @@ class AllDevicesBreak(Healthy):
 
 @mutant(_OTHERS)
 class NextDeviceBreaks(Healthy):
-    """A broken device makes the next device unknown."""
+    """If one device breaks, the driver reports the next device as unknown."""
 
     def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
         after = {self.devices[(self.devices.index(name) + 1) % len(self.devices)]: one for name, one in found.items()}
@@ -89,7 +89,7 @@ class NextDeviceBreaks(Healthy):
 
 @mutant("all-subscribers-hear-a-fault", "all-subscribers-receive-all-reports")
 class OneSubscriberHears(Healthy):
-    """Only the newest stream shows changes; each other stream repeats the health of its first report."""
+    """Only the newest stream shows changes. Each other stream repeats the health of its first report."""
 
     heartbeat = 1
     change = 0
@@ -115,7 +115,7 @@ class ExitsWhenADeviceBreaks(Healthy):
 
 @mutant("break-is-reported-during-prepare")
 class FaultWaitsForPrepare(HealthWaitsForPrepare):
-    """A changed health is reported only when no NodePrepareResources call is pending."""
+    """The driver reports a changed health only while no NodePrepareResources call is pending."""
 
     async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
         async for message in Healthy.watch(self, api, context):
@@ -131,7 +131,7 @@ class FaultWaitsForPrepare(HealthWaitsForPrepare):
 
 @mutant("new-stream-starts-with-the-fault", "new-kubelet-hears-of-the-fault")
 class FollowsHealthWithStreams(Healthy):
-    """The driver reads the health only while a stream is open, and only from 1 s after the stream opened."""
+    """The driver reads the health only while a stream is open, but not in the first second of this stream."""
 
     followed = 0.0
 
@@ -150,7 +150,7 @@ class FollowsHealthWithStreams(Healthy):
 
 @mutant("break-is-reported-without-api-server")
 class ReportsNeedApiServer(Healthy):
-    """A changed health is reported only when the API server answers."""
+    """The driver reports a changed health only if the API server answers."""
 
     def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
         self.spawn(self._apply(found))
@@ -180,7 +180,7 @@ class HealthyAtTheStart(Healthy):
 
 @mutant("break-is-reported-after-a-backend-restart")
 class StaysWithDeadBackend(Healthy):
-    """The driver does not connect to its backend again."""
+    """If its backend restarts, the driver does not connect again."""
 
     connections = 0
 
@@ -193,7 +193,7 @@ class StaysWithDeadBackend(Healthy):
 
 @mutant("reports-continue-after-a-stop")
 class TimerEndsAfterPause(Healthy):
-    """The timer of heartbeats ends if the process was paused."""
+    """After a pause of its process, the driver sends no heartbeats."""
 
     heartbeat = 1
     timeout = 10
@@ -210,7 +210,7 @@ class TimerEndsAfterPause(Healthy):
 
 @mutant("stream-after-a-pause-starts-with-all-devices")
 class ForgetsDevicesWhenIdle(Healthy):
-    """After 20 s without a stream the first report lists one device."""
+    """After 20 s without a stream, the first report of a new stream lists only one device."""
 
     idle_since = 0.0
 
@@ -227,7 +227,7 @@ class ForgetsDevicesWhenIdle(Healthy):
 
 @mutant("slices-return-after-a-kubelet-restart")
 class PublishesOnlyOnce(SliceNotRestored):
-    """The driver does not publish its ResourceSlices again after a kubelet restart deleted them."""
+    """The driver does not publish its ResourceSlices again after a restarted kubelet has deleted them."""
 
 
 @mutant("second-fault-does-not-heal")
@@ -242,7 +242,7 @@ class TwoFaultsCancelOut(Healthy):
 
 @mutant("change-while-stopped-is-reported")
 class IgnoresChangesOfAPause(Healthy):
-    """After a pause of its process, the driver ignores what changed during the pause."""
+    """After a pause of its process, the driver ignores all changes of health during the pause."""
 
     async def follow_faults(self) -> None:
         clock = asyncio.get_running_loop().time

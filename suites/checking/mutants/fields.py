@@ -36,7 +36,7 @@ class NoPoolName(_OneMore):
 
 @mutant(_FIELDS)
 class InvalidDeviceName(_OneMore):
-    """A reported device has a PCI address as name."""
+    """The name of a reported device is a PCI address."""
 
     def more(self, number: int) -> DeviceHealth:
         return DeviceHealth(self.around.node, "0000:3b:00.0", Health.HEALTHY, updated=self.time())
@@ -104,7 +104,7 @@ class TimeInMilliseconds(Healthy):
 
 @mutant(_TIMES)
 class TimeInTheFuture(Healthy):
-    """Times are an hour ahead."""
+    """Times are one hour in the future."""
 
     def time(self) -> int:
         return int(time.time()) + 3600

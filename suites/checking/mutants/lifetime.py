@@ -21,7 +21,7 @@ _END = "driver-ends-without-sockets"
 
 @mutant("slices-do-not-change")
 class ChangingAttribute(Healthy):
-    """The driver publishes the temperature of its devices, and writes the ResourceSlice at each change."""
+    """The driver publishes the temperature of its devices. It writes the ResourceSlice when a temperature changes."""
 
     temperature = 40
 
@@ -63,7 +63,7 @@ class SliceNotRestored(Healthy):
 
 @mutant(_AT_START)
 class PublishesOnce(Healthy):
-    """The driver tries to publish at its start, and does not try again after an error."""
+    """At its start, the driver tries to publish its ResourceSlices. It does not try again after an error."""
 
     def publish(self) -> None:
         super().publish()
@@ -122,7 +122,7 @@ class PrepareNeedsApiServer(Healthy):
 
 @mutant(_END)
 class LeavesSockets(Healthy):
-    """The driver leaves its sockets behind at its end."""
+    """The driver does not remove its sockets at its end."""
 
     async def stop(self) -> None:
         give_up("the sockets stay")
@@ -138,7 +138,7 @@ class HangsAtTheEnd(Healthy):
 
 @mutant("children-end-with-the-driver")
 class LeavesChild(Healthy):
-    """The driver starts a monitor process, and does not end it."""
+    """The driver starts a child process, and does not end it."""
 
     def publish(self) -> None:
         super().publish()

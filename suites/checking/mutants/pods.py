@@ -24,7 +24,7 @@ class BusyWhileWatched(Healthy):
 
 @mutant("pod-status-lists-allocated-devices", "kubelet-pod-status-lists-allocated-devices")
 class PreparedUnderOtherName(Healthy):
-    """NodePrepareResources returns NODE-DEVICE as the name of each device; the reports have the published names."""
+    """NodePrepareResources adds the node name to the name of each device. The reports have the published names."""
 
     def answer(self, uid: str, device: Device) -> Device:
         return replace(super().answer(uid, device), device=f"{self.around.node}-{device.device}")
@@ -32,7 +32,7 @@ class PreparedUnderOtherName(Healthy):
 
 @mutant("pod-status-lists-allocated-devices")
 class OneDeviceForAllClaims(Healthy):
-    """NodePrepareResources answers each claim with the first device, under the request of the claim."""
+    """For each claim, NodePrepareResources returns the first device, with the request of the claim."""
 
     def answer(self, uid: str, device: Device) -> Device:
         return replace(super().answer(uid, device), device=self.devices[0])
@@ -40,7 +40,7 @@ class OneDeviceForAllClaims(Healthy):
 
 @mutant(_SHOWS, "kubelet-pod-status-shows-reported-health")
 class HealthOfOtherPool(Healthy):
-    """The reports have the name of the driver as pool; NodePrepareResources has the published pool."""
+    """The pool in the reports is the name of the driver. NodePrepareResources returns the published pool."""
 
     def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
         return replace(super().health_of(device, api), pool=self.name)
@@ -56,7 +56,7 @@ class HealthByCdiDevice(Healthy):
 
 @mutant(_SHOWS)
 class SilentAfterPrepare(Healthy):
-    """The reports stop with the first NodePrepareResources, and the devices expire."""
+    """After the first NodePrepareResources, the driver sends no reports, and the devices become stale."""
 
     timeout = 4
 
@@ -67,7 +67,7 @@ class SilentAfterPrepare(Healthy):
 
 @mutant("fault-appears-in-the-pod-status", "kubelet-fault-appears-in-the-pod-status")
 class BrokenDeviceInOtherPool(Healthy):
-    """The reports of a broken device have the name of the driver as pool."""
+    """The pool in the reports of a broken device is the name of the driver."""
 
     def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
         found = super().health_of(device, api)
@@ -76,7 +76,7 @@ class BrokenDeviceInOtherPool(Healthy):
 
 @mutant("fault-appears-in-the-pod-status")
 class PreparedDevicesAreNotExamined(Healthy):
-    """The driver does not look at the health of prepared devices."""
+    """The driver does not check the health of prepared devices."""
 
     def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
         held = {device.device for devices in self.prepared.values() for device in devices}
@@ -93,7 +93,7 @@ class UnprepareFailsWhileWatched(Healthy):
 
 @mutant("cdi-devices-exist-while-the-pod-runs")
 class ShortLivedCdiSpec(Healthy):
-    """The CDI spec is removed 3 s after NodePrepareResources, as if a container could start only once."""
+    """The driver removes the CDI spec 3 s after NodePrepareResources."""
 
     def prepare(self, claim: Object) -> PrepareResult:
         asyncio.get_running_loop().call_later(3, self._remove_cdi)

@@ -13,7 +13,7 @@ _INFO = "get-info-describes-a-dra-driver"
 
 @mutant("driver-has-a-registration-socket")
 class NoRegistrationSocket(Healthy):
-    """The name of the registration socket starts with a dot; kubelets ignore such names."""
+    """The name of the registration socket starts with a dot. Kubelets ignore such sockets."""
 
     async def start(self) -> None:
         await super().start()
@@ -22,7 +22,7 @@ class NoRegistrationSocket(Healthy):
 
 @mutant(_INFO)
 class WrongType(Healthy):
-    """GetInfo has the type DevicePlugin."""
+    """GetInfo returns the type DevicePlugin."""
 
     def info(self) -> dict[str, Any]:
         return {**super().info(), "type": "DevicePlugin"}
@@ -37,7 +37,7 @@ class InvalidName(Healthy):
 
 @mutant(_INFO)
 class NoDraVersion(Healthy):
-    """GetInfo lists health APIs, and no DRA service."""
+    """GetInfo lists health APIs, but no DRA service."""
 
     advertised = tuple(dict.fromkeys(api.advertised for api in HEALTH_APIS.values()))
 
@@ -52,7 +52,7 @@ class FailingGetInfo(Healthy):
 
 @mutant("advertised-services-are-served")
 class UnservedVersion(Healthy):
-    """GetInfo lists v1beta1.DRAPlugin, and only v1.DRAPlugin is served."""
+    """GetInfo lists v1beta1.DRAPlugin, but the driver serves only v1.DRAPlugin."""
 
     served = ("v1.DRAPlugin",)
 
@@ -72,7 +72,7 @@ class FailingNotify(Healthy):
 
 @mutant("refused-driver-can-be-registered-again")
 class SocketRemovedAfterRefusal(Healthy):
-    """After a refused registration the driver removes its registration socket, and keeps running."""
+    """If the kubelet refuses the registration, the driver removes its registration socket, and keeps running."""
 
     async def notified(self, request: Any, context: Any) -> Any:
         if not request.plugin_registered:
@@ -82,7 +82,7 @@ class SocketRemovedAfterRefusal(Healthy):
 
 @mutant("refused-driver-can-be-registered-again")
 class SilentAfterRefusal(Healthy):
-    """After a refused registration GetInfo fails, and the driver keeps running."""
+    """If the kubelet refuses the registration, GetInfo fails afterwards, and the driver keeps running."""
 
     refused = False
 

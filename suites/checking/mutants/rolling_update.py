@@ -32,7 +32,7 @@ class OneSocketForAllInstances(Healthy):
 
 @mutant(_BOTH)
 class OlderInstanceExits(Healthy):
-    """An instance exits when it sees the registration socket of another one."""
+    """The older instance exits when the newer instance creates its registration socket."""
 
     async def start(self) -> None:
         await super().start()
@@ -48,7 +48,7 @@ class OlderInstanceExits(Healthy):
 
 @mutant(_CLAIMS)
 class ClaimsOfOneInstance(Healthy):
-    """An instance refuses claims that another one has prepared."""
+    """An instance refuses claims that the other instance has prepared."""
 
     def load(self) -> dict[str, list[Device]]:
         self.foreign = super().load() if self.ending else {}
@@ -112,7 +112,7 @@ class _WithMark(Healthy):
 
 @mutant(_HEALTH)
 class EndClearsHealth(_WithMark):
-    """After the end of the older instance, the newer one reports all devices as unknown."""
+    """After the end of the older instance, the newer instance reports all devices as unknown."""
 
     def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
         found = super().health_of(device, api)
@@ -121,7 +121,7 @@ class EndClearsHealth(_WithMark):
 
 @mutant(_HEALTH)
 class EndEndsStreams(_WithMark):
-    """The end of the older instance ends the streams of the newer one."""
+    """When the older instance ends, the streams of the newer instance end."""
 
     heartbeat = 1
 
@@ -135,7 +135,7 @@ class EndEndsStreams(_WithMark):
 
 @mutant(_HEALTH)
 class OlderInstanceKeepsHealth(_WithMark):
-    """The newer instance reports devices as healthy while the older one runs."""
+    """While the older instance runs, the newer instance reports all devices as healthy."""
 
     def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
         super().apply_faults({} if self.ending and self.mark.exists() else found)

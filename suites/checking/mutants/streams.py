@@ -30,7 +30,7 @@ class BrokenHealthApi(Healthy):
 
 @mutant(_PROMPT)
 class SilentStream(Healthy):
-    """Streams of v1alpha1.DRAResourceHealth are accepted, and never report."""
+    """The driver accepts streams of v1alpha1.DRAResourceHealth, but sends no report on them."""
 
     async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
         if api is V1ALPHA1:
@@ -52,7 +52,7 @@ class LateFirstReport(Healthy):
 
 @mutant(_ALL)
 class EmptyFirstReport(Healthy):
-    """The first report lists no device; the next report lists all devices."""
+    """The first report lists no device. The next report lists all devices."""
 
     def listed(self, api: HealthApi, number: int) -> list[DeviceHealth]:
         first = number == 0 and api is not NODE_HEALTH
@@ -61,7 +61,7 @@ class EmptyFirstReport(Healthy):
 
 @mutant(_ALL)
 class PartialFirstReport(Healthy):
-    """The first report lists all devices except the last one; the next report lists all devices."""
+    """The first report lists all devices except the last device. The next report lists all devices."""
 
     def listed(self, api: HealthApi, number: int) -> list[DeviceHealth]:
         devices = super().listed(api, number)
@@ -102,7 +102,7 @@ class PartialNodeHealthReports(Healthy):
 
 @mutant("health-is-reported-while-prepare-is-pending")
 class HealthWaitsForPrepare(Healthy):
-    """Health reports wait for the lock of NodePrepareResources."""
+    """Health reports wait for the lock that NodePrepareResources holds."""
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
@@ -133,7 +133,7 @@ class StreamEndsEarly(Healthy):
 
 @mutant("devices-are-refreshed-within-their-timeout")
 class NeverAgain(Healthy):
-    """A stream has one report, and no heartbeats."""
+    """The driver sends one report on a stream, and no heartbeats."""
 
     heartbeat = 0
     change = 0
@@ -141,7 +141,7 @@ class NeverAgain(Healthy):
 
 @mutant("devices-are-refreshed-within-their-timeout")
 class LateHeartbeat(Healthy):
-    """Heartbeats come every 13 s, with a timeout of 10 s."""
+    """The driver sends heartbeats every 13 s, but the timeout is 10 s."""
 
     heartbeat = 13
     timeout = 10
@@ -150,7 +150,7 @@ class LateHeartbeat(Healthy):
 
 @mutant("devices-are-refreshed-within-their-timeout")
 class OneDeviceExpires(Healthy):
-    """Heartbeats list all devices except the first one."""
+    """Heartbeats list all devices except the first device."""
 
     timeout = 10
 
@@ -161,7 +161,7 @@ class OneDeviceExpires(Healthy):
 
 @mutant("devices-are-refreshed-within-half-their-timeout")
 class LastMinuteHeartbeat(Healthy):
-    """Heartbeats come every 8 s, with a timeout of 10 s."""
+    """The driver sends heartbeats every 8 s, but half of the timeout is 5 s."""
 
     heartbeat = 8
     timeout = 10
@@ -182,7 +182,7 @@ class OneChannelForAll(Healthy):
 
 @mutant("new-stream-starts-with-all-devices")
 class ResumedStream(Healthy):
-    """The first report after a cancelled stream lists only one device, as if the cancelled stream continued."""
+    """After a subscriber has cancelled a stream, the first report of a new stream lists only one device."""
 
     opened = 0
     """Streams of v1.DRAResourceHealth so far."""
@@ -216,7 +216,7 @@ class ResumedStream(Healthy):
 
 @mutant("required-fields-are-valid")
 class GarbageReport(Healthy):
-    """The third report of a stream is no message of the health API."""
+    """The third report of a stream is not a message of the health API."""
 
     def message(self, api: HealthApi, number: int) -> Any:
         return b"\xff garbage" if number == 2 else super().message(api, number)

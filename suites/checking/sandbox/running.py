@@ -91,7 +91,7 @@ async def sandbox(
     """
     if path := missing_root(folders):
         top = Path("/", Path(path).parts[1])
-        raise ConfigurationError(f"{path} cannot be private: {top} does not exist", f"make {top}, or leave {path} out")
+        raise ConfigurationError(f"{path} cannot be private: {top} does not exist", f"create {top}, or remove {path}")
     if shutil.which("nsenter") is None:
         raise HarnessError("the program nsenter is missing", "install util-linux")
     ours = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[3])

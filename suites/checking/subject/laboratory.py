@@ -117,7 +117,7 @@ def locked(places: Places, node: str) -> Generator[None, None, None]:
     except OSError as error:
         what = f"cannot read {places.registry_dir}: {error.strerror}"
         raise ConfigurationError(
-            what, f"set root to where the directories of node {node} are on this machine"
+            what, f"set `root` to the place of the directories of node {node} on this machine"
         ) from None
     try:
         try:

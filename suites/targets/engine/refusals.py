@@ -25,7 +25,8 @@ def refusal(looks_like: str, because: str, hint: str) -> Refusal:
 NO_SPACE = refusal(
     r"no space left on device|disk quota exceeded",
     "no disk space is left for the container engine",
-    "make room where it keeps its data, for instance with `docker system prune` or `podman system prune`",
+    "free some disk space where the engine keeps its data, for instance with `docker system prune` or `podman system "
+    "prune`",
 )
 KNOWN = (
     NO_SPACE,

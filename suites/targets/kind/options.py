@@ -14,7 +14,7 @@ NODES = Option("nodes", "N", "Number of nodes of the cluster.", whole_number(1, 
 IMAGE = Option(
     "image", "NODE_IMAGE", "Node image; default: the image of kind for the release.", text, ("run", "doctor")
 )
-KIND_CONFIG = Option("kind-config", "FILE", "Your configuration of kind; drahealth adds its settings.", readable_file)
+KIND_CONFIG = Option("kind-config", "FILE", "Your kind configuration; drahealth adds its own settings.", readable_file)
 NAME = Option("name", "NAME", "Name of the cluster.", _name)
 KEEP = Option(
     "keep",

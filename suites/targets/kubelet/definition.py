@@ -30,12 +30,12 @@ DEFINITION = TargetDefinition(
     title="a real kubelet",
     summary=(
         "A real kubelet and control plane on this machine, with a fake container runtime. "
-        "Needs user namespaces or root."
+        "This target needs user namespaces or root."
     ),
     options=(KUBERNETES, KUBELET, DRIVER, HEALTH_API, START),
     missing={
         Capability.ADVANCE_TIME: "a real kubelet reads the clock of the machine",
-        Capability.GRANT_RESIZE: "the kubelet has no cgroups for Pods, and panics when it grants a resize (N-10)",
+        Capability.GRANT_RESIZE: "the kubelet runs without cgroups for Pods, and panics when it grants a resize (N-10)",
     },
     configure=_configure,
     node_memory=700,

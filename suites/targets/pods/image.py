@@ -74,7 +74,7 @@ async def _build(engine: Engine, tag: str, base: str, needed: list[str], progres
             with _context(cache / "context", packages) as context:
                 await _run_build(engine, tag, base, context, progress)
     except OSError as error:
-        hint = "make room" if error.errno == errno.ENOSPC else "set its permissions right"
+        hint = "free some disk space" if error.errno == errno.ENOSPC else "correct its permissions"
         raise HarnessError(
             f"cannot write the cache {cache}: {error}", f"{hint}, or set DRAHEALTH_CACHE to another folder"
         ) from error

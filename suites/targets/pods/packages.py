@@ -100,7 +100,7 @@ def refusal(output: str) -> HarnessError:
             f"cannot build the image of the fake driver: {sys.executable} has no pip",
             f"get it with `{sys.executable} -m ensurepip`, {_WITHOUT}",
         )
-    hint = "make room on the disk" if "No space left" in output else "check that pip can reach its package index"
+    hint = "free some disk space" if "No space left" in output else "check that pip can reach its package index"
     return HarnessError(
         f"pip cannot get the packages of the image of the fake driver: {message}", f"{hint}, {_WITHOUT}"
     )

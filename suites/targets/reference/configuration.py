@@ -15,13 +15,13 @@ from drahealth.suites.targets.shared_options import DRIVER, KUBERNETES, place_of
 from drahealth.suites.targets.versions import locked_in, missing_in, profile_of
 
 LACKS_KEP_API = {
-    Capability.KEP_API: "the API server of a release lacks fields and names of the KEP. Known issues excuse this "
-    "only in the profiles of releases"
+    Capability.KEP_API: "the API server of a release lacks fields and names of the KEP. So these scenarios "
+    "would fail, and the profile kep has no known issues that allow the failures"
 }
 
 LACKS_RESIZE = {
-    Capability.RESIZE: "the reference does not write the resources of containers into the Pod status, and without them "
-    "the API server rejects a resize"
+    Capability.RESIZE: "the reference does not write the resources of containers into the Pod status. Without these "
+    "resources the API server rejects a resize"
 }
 
 
@@ -86,8 +86,8 @@ def _check_release(profile: Profile, version: str) -> None:
     release = profile_of(version)
     if profile == KEP and not release.messages:
         raise ConfigurationError(
-            f"--profile kep needs an API server that has messages, got --kubernetes {version}",
-            f"pass --profile {release.name}, or a release from 1.36",
+            f"--profile kep needs Kubernetes 1.36 or newer, got {version}, which has no messages in Pod statuses",
+            f"pass --profile {release.name}, or a newer --kubernetes",
         )
     if profile not in (KEP, release):
         raise ConfigurationError(

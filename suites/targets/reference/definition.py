@@ -17,11 +17,11 @@ def _configure(values: Values) -> Configuration:
 DEFINITION = TargetDefinition(
     name="reference",
     title="the reference",
-    summary="The reference and the fakes, in one process with simulated time. It needs only Python.",
+    summary="The reference and the fakes, in one process with simulated time. This target needs only Python.",
     options=(PROFILE, API_SERVER, KUBERNETES, DRIVER, HEALTH_API),
     missing={
         Capability.STATIC_PODS: "the reference runs no static Pods",
-        Capability.GRANT_RESIZE: "the containers of the reference have no limits",
+        Capability.GRANT_RESIZE: "the containers of the reference have no resource limits",
     },
     configure=_configure,
     plays_every_health_api=True,

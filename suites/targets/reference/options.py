@@ -22,5 +22,5 @@ def _profiles() -> Iterable[str]:
 
 
 PROFILE = Option(
-    "profile", "NAME", "Behavior of the reference: kep (default), or v1.34 to v1.37.", _profile, choices=_profiles
+    "profile", "NAME", "Profile of the reference: kep (default), or v1.34 to v1.37.", _profile, choices=_profiles
 )

@@ -174,7 +174,7 @@ async def test_backend_performs_commands_again_after_a_restart(adapters: FaultAd
     await adapters.perform(breaks, {"device": "gpu-1"}, 30)
     assert "no such device" in str(await failure(adapters, with_values(breaks, {"device": "gpu-9"})))
     await adapters.kill_backend(script)
-    assert "does not run" in str(await failure(adapters, breaks))
+    assert "is not running" in str(await failure(adapters, breaks))
     await adapters.restart_backend(script)
     await adapters.perform(breaks, {"device": "gpu-1"}, 30)
 

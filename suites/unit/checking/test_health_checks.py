@@ -319,7 +319,7 @@ def test_finding_names_the_device_hidden_by_a_shared_cdi_id() -> None:
     found = finding("first-cdi-device-id-is-unique", edit)
     assert (found.verdict, found.seen.partition(": ")[2]) == (
         FAIL,
-        "kubelets to 1.37 show the health of node-a/gpu-1, and hide node-a/gpu-2",
+        "kubelets up to 1.37 show only node-a/gpu-1, and not node-a/gpu-2",
     )
 
 

@@ -105,7 +105,10 @@ def test_pod_check_gives_the_expected_verdict(check: str, edit: Edit, expected: 
 
 def test_failure_names_the_device_that_the_status_does_not_list() -> None:
     found = finding(LISTS, statuses("gpu-0", at=1))
-    assert (found.expected, found.seen) == (f"{DRIVER}/{POOL}/gpu-1", f"{DRIVER}/{POOL}/gpu-0")
+    assert (found.expected, found.seen) == (
+        f"{DRIVER}/{POOL}/gpu-1 in the Pod status",
+        f"the Pod status lists {DRIVER}/{POOL}/gpu-0",
+    )
 
 
 def test_failure_of_prepare_has_the_error_of_the_driver() -> None:

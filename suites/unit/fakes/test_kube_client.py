@@ -67,7 +67,7 @@ def test_importing_it_does_not_import_the_official_client() -> None:
     ("content", "why"),
     [
         ("", "the file is empty"),
-        ("{}", "it has no current-context; none exist"),
+        ("{}", "it has no contexts"),
         ("a: [", "line 1: invalid YAML: expected the node content"),
         ("[]", "it must be a kubeconfig with `apiVersion: v1` and `kind: Config`"),
         ("a: 1\n---\nb: 1", "it must have one YAML document"),

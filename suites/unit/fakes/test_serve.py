@@ -147,11 +147,15 @@ async def test_connect_to_a_socket_without_a_listener_reports_an_error(rig: Rig)
     ("arguments", "code", "reason"),
     [
         (("--socket", "/" + "x" * 107), 2, "the socket path /xxx"),
-        (("--kubeconfig", "/nowhere"), 3, "kubeconfig /nowhere: No such file or directory; pass --kubeconfig"),
+        (
+            ("--kubeconfig", "/nowhere"),
+            3,
+            "kubeconfig /nowhere: No such file or directory; pass a kubeconfig with --kubeconfig",
+        ),
         (
             ("--kubeconfig", "/"),
             3,
-            "kubeconfig /: Is a directory; pass --kubeconfig (drahealth manager",
+            "kubeconfig /: Is a directory; pass a kubeconfig with --kubeconfig (`drahealth manager`",
         ),
         ((), 3, "not running in a pod with a service account"),
     ],

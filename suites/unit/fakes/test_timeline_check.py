@@ -59,7 +59,7 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
         ("untaint: a", "timeline.0: untaint needs `device`"),
         ("pod: deleted", "timeline.0.pod: only the pod of a ReplicaSet is replaced"),
         ("pod: running, for: 1s", "timeline.0: pod "),
-        ("inject: xid/79, device: held", "timeline.0.device: only expect knows the device that is held"),
+        ("inject: xid/79, device: held", "timeline.0.device: only `expect` can have `device: held`"),
         ("when: {seen: Healthy, device: gpu-9}, mark: a", "timeline.0.when.device: "),
         ("inject: xid/79, device: gpu-9", "timeline.0.device: "),
         ("flap: {device: gpu-9, down: xid/79, period: 2s, for: 9s}", "timeline.0.flap.device: "),

@@ -72,7 +72,7 @@ def test_digest_ignores_comments_and_changes_with_the_object() -> None:
         (f"{pod()}---{pod()}", 10, "duplicate object Pod default/job"),
         (pod().replace("image:", "iamge:"), 8, 'unknown field "spec.containers[0].iamge"'),
         (pod().replace("job", '"\\ud800"'), 4, "invalid Unicode text"),
-        ("x: &a [*a]", 1, "an alias stands within what it stands for"),
+        ("x: &a [*a]", 1, "an alias refers to a node that contains the alias"),
         ("[" * 5000, 1, "it is nested too deeply"),
     ],
 )

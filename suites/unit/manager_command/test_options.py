@@ -18,7 +18,7 @@ from drahealth.suites.unit.suites.test_command import refused
 OFF = "ResourceHealthStatus=false,ResourceHealthStatusMessage=false"
 REAL = ("--api-server", "real")
 RELEASES = "1.37, 1.36, 1.35, 1.34"
-NAMES = "because a real one rejects names that only the KEP has"
+NAMES = "a real API server rejects names that only the KEP has"
 MISMATCH = "does not match the API server of Kubernetes 1.37.1"
 THERE_ARE = "valid gates: ResourceHealthStatus, ResourceHealthStatusMessage"
 
@@ -38,7 +38,7 @@ def root() -> Iterator[Path]:
         (("--metrics-port", "70000"), "--metrics-port must be between 0 and 65535, got 70000; 0 selects a free port"),
         (("--node-name", "Node A"), "invalid node name 'Node A'; pass --node-name, such as node-a"),
         (("--feature-gates", "Fast=true"), f"unknown feature gate 'Fast'; {THERE_ARE}"),
-        (("--history", "/dev/null"), "--history /dev/null already exists; name another file, or remove this one"),
+        (("--history", "/dev/null"), "--history /dev/null already exists; pass another file, or remove this file"),
         (("--history", "/none/h"), "cannot write /none/h: No such file or directory; choose another file"),
         (("--api-server", "etcd"), "--api-server must be one of memory, real, got 'etcd'"),
         (("--kubernetes", "1.37.1"), "--kubernetes needs --api-server real; the API server in memory has no release"),
@@ -46,7 +46,7 @@ def root() -> Iterator[Path]:
             (*REAL, "--kubernetes", "1.20.0"),
             f"drahealth does not support Kubernetes 1.20.0; choose a release of {RELEASES}",
         ),
-        ((*REAL, "--profile", "kep"), f"--profile kep needs --api-server memory, {NAMES}; pass --profile v1.37"),
+        ((*REAL, "--profile", "kep"), f"--profile kep needs --api-server memory: {NAMES}; pass --profile v1.37"),
         (
             (*REAL, "--profile", "v1.36"),
             f"--profile v1.36 {MISMATCH}; pass --profile v1.37, or --kubernetes with a release of 1.36",

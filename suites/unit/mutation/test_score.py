@@ -51,7 +51,7 @@ def test_the_page_names_parts_kills_and_survivors() -> None:
     wanted = {
         "| streams | 0 | 1 |",
         "| STATUS-01 | 0 | 1 |",
-        "Not proven by these changes: STATUS-02.",
+        "Requirements with 0 in both columns: STATUS-02.",
         f"- `{mutation(1)}`",
     }
     assert {*wanted, "- `no-clear`: streams"} <= set(lines)

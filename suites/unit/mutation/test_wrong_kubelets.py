@@ -103,7 +103,7 @@ def test_the_outcomes_of_a_report_are_by_scenario() -> None:
 def test_the_page_counts_and_lists_results() -> None:
     trials = {"message-lost": Trial("message-lost", "caught", ("A-1",), "a_device_shows")}
     text = page([WRONG], trials, "1.37.1")
-    assert "Caught: 1 of 1." in text
+    assert "Caught bugs: 1 of 1." in text
     assert "| `message-lost` | The message is lost. | `a.go` | caught by “a device shows” (A-1) |" in text
     assert table([WRONG], trials)[-1] == "caught 1 of 1"
 

@@ -150,7 +150,9 @@ async def test_command_for_several_drivers_requires_the_driver_option(rig: Rig) 
     await rig.serve()
     which = await rig.ctl("inject", "link/down", "nic")
     assert which == Said(
-        2, "", "drahealth: the process serves several drivers; choose one of gpu.example.com, nic.example.com\n"
+        2,
+        "",
+        "drahealth: the process serves several drivers; choose one with --driver: gpu.example.com, nic.example.com\n",
     )
     assert (await rig.ctl("--driver", "nic.example.com", "inject", "link/down", "nic")).code == 0
     assert (await rig.told("state", "gpu.example.com"))["faults"] == {}

@@ -162,7 +162,7 @@ async def test_file_or_directory_at_the_socket_path_is_not_replaced(rig: Rig, th
         ({"instance": "a/b"}, "--instance: "),
         ({"node_name": "Node A"}, "'Node A'"),
         ({"metrics_port": 70000}, "70000"),
-        ({"annotation_prefix": "health/x"}, "annotation prefix must be a DNS name such as"),
+        ({"annotation_prefix": "health/x"}, "--annotation-prefix must be a DNS name such as"),
         ({"socket": Path("/" + "x" * 120)}, "the socket path /xxx"),
     ],
 )

@@ -298,7 +298,7 @@ def test_an_empty_history_has_no_violations() -> None:
     assert not any(invariants.violations([], {}).values())
 
 
-# STATUS-10: the final status shows the last report
+# STATUS-10: at the end, each running pod shows the last report
 
 
 def not_converged(*happened: Event | float, shown: StatusSeen, gates_on: bool = True) -> list[str]:

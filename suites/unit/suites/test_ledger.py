@@ -121,7 +121,7 @@ def test_every_sentence_is_one_sentence_and_has_a_source() -> None:
     for entry in requirements().values():
         assert entry.sentence.endswith(".")
         assert "\n" not in entry.sentence
-        assert entry.source.startswith(("KEP: ", "design: ", "kubeletplugin v"))
+        assert entry.source.startswith(("KEP: ", "KEP (2025): ", "design: ", "kubeletplugin v", "ResourceClaim API, "))
 
 
 def test_every_named_fact_has_a_row() -> None:

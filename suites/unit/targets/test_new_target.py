@@ -86,5 +86,5 @@ def test_the_documentation_lists_a_new_target() -> None:
     page = runpy.run_path(str(PAGE))["targets_page"]("")
     rows = [line for line in page.splitlines() if "dummy" in line]
     assert rows[0] == "| `dummy` | A target that exists for tests. |"
-    assert "- dummy cannot `stop-api-server`: its API server cannot be stopped." in rows
+    assert "- `dummy` lacks `stop-api-server`: its API server cannot be stopped." in rows
     assert "| `--colour COLOUR` | Colour of the dummy: red (default) or blue. | dummy |" in rows

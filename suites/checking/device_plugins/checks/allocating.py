@@ -46,13 +46,13 @@ def _swapped(pair: AllocateCall, found: list[AllocateCall]) -> str:
     first, second = (alone.get(devices) for devices in pair.containers)
     if first is None or second is None or first == second or list(pair.responses) != [second, first]:
         return ""
-    return f"the first response is that for {', '.join(pair.containers[1])}"
+    return f"the first response is the response for {', '.join(pair.containers[1])}"
 
 
 @resource_check(
     "DEVPLUGIN-12",
     _NAME,
-    fix="Return device nodes, mounts, variables, annotations or CDI devices for the container.",
+    fix="Return device nodes, mounts, environment variables, annotations or CDI devices for the container.",
     reads=_READS,
 )
 def responses_give_access(evidence: Evidence) -> Finding:
@@ -61,7 +61,7 @@ def responses_give_access(evidence: Evidence) -> Finding:
     for one in found:
         for devices, response in zip(one.containers, one.responses, strict=False):
             if not any(response.values()):
-                return failed("something in each response", f"nothing for {', '.join(devices)}", one.number)
+                return failed("content in each response", f"an empty response for {', '.join(devices)}", one.number)
     if not found:
         return not_tested("Allocate did not succeed") if allocations(evidence, _NAME) else _uncalled(evidence)
     return passed(f"{len(found)} answers with content", *(one.number for one in found))
@@ -83,7 +83,7 @@ def unknown_device_is_refused(evidence: Evidence) -> Finding:
 @resource_check(
     "DEVPLUGIN-14",
     _NAME,
-    fix="Do not remember allocated devices: a kubelet allocates a device again when its container has ended.",
+    fix="Do not store allocated devices: a kubelet allocates a device again after its container has ended.",
     reads=_READS,
 )
 def device_can_be_allocated_again(evidence: Evidence) -> Finding:
@@ -98,7 +98,7 @@ def device_can_be_allocated_again(evidence: Evidence) -> Finding:
     return passed("Allocate succeeded again", *(one.number for pair in pairs for one in pair))
 
 
-@resource_check("DEVPLUGIN-15", _NAME, fix="Make the response depend only on the devices.", reads=_READS)
+@resource_check("DEVPLUGIN-15", _NAME, fix="Return a response that depends only on the devices.", reads=_READS)
 def second_response_is_the_same(evidence: Evidence) -> Finding:
     """The second Allocate of the same devices has the same response."""
     pairs = [(before, again) for before, again in _repeated(evidence) if again.succeeded]

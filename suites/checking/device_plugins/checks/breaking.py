@@ -81,7 +81,7 @@ def _judged(episode: _Episode, step: Step, health: Health, until: float, unseen:
     shown = episode.shown(step, health)
     if shown and shown.at <= limit:
         return passed(f"{about}: {health} after {max(shown.at - step.at, 0):.1f} s", step.number, shown.number)
-    expected = f"{health} in a list within {step.what.settle:g} s, with {MARGIN:g} s for a busy machine"
+    expected = f"{health} in a list within {step.what.settle:g} s (plus {MARGIN:g} s for a busy machine)"
     if shown and shown.at <= until:
         seen = f"{about}: {health} only after {shown.at - step.at:.1f} s"
         return failed(expected, seen, step.number, shown.number)
@@ -97,7 +97,11 @@ def _judged(episode: _Episode, step: Step, health: Health, until: float, unseen:
     return failed(expected, seen, *records)
 
 
-@check("DEVPLUGIN-25", _NAME, fix="Watch the health of the hardware, and send the list of all devices when it changes.")
+@check(
+    "DEVPLUGIN-25",
+    _NAME,
+    fix="Watch the health of the hardware. When it changes, send the list of all devices.",
+)
 def broken_device_is_listed_unhealthy(evidence: Evidence) -> Finding:
     """After the break a list has the device as Unhealthy within the settle time."""
     return _of_all_faults(evidence, _break)
@@ -112,7 +116,7 @@ def _break(episode: _Episode) -> Finding:
 @check(
     "DEVPLUGIN-26",
     _NAME,
-    fix="Watch the recovery of a device, too, and send the list of all devices when it is healthy.",
+    fix="Watch a broken device until it recovers. When it is healthy, send the list of all devices.",
 )
 def healed_device_is_listed_healthy(evidence: Evidence) -> Finding:
     """After the heal a list has the device as Healthy within the settle time."""
@@ -129,7 +133,7 @@ def _heal(episode: _Episode) -> Finding:
     return _judged(replace(episode, lists=later, before=shown), episode.healed, Health.HEALTHY, episode.end, "FAIL")
 
 
-@check("DEVPLUGIN-27", _NAME, fix="Change the health of the broken device alone, and list all devices.")
+@check("DEVPLUGIN-27", _NAME, fix="Do not change the health of the other devices, and list all devices.")
 def other_devices_stay_as_they_are(evidence: Evidence) -> Finding:
     """From the break until the device is listed as healthy again, the other devices do not change."""
     return _of_all_faults(evidence, _others)

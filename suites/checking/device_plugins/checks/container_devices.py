@@ -26,7 +26,7 @@ def _with_names(evidence: Evidence) -> list[AllocateCall] | Finding:
 @resource_check(
     "DEVPLUGIN-28",
     _NAME,
-    fix="Return CDI devices as VENDOR/CLASS=NAME. The vendor and the class start with a letter.",
+    fix="Return each CDI device in the form VENDOR/CLASS=NAME. The vendor and the class start with a letter.",
     reads=_READS,
 )
 def cdi_names_are_qualified(evidence: Evidence) -> Finding:
@@ -44,7 +44,8 @@ def cdi_names_are_qualified(evidence: Evidence) -> Finding:
 @resource_check(
     "DEVPLUGIN-29",
     _NAME,
-    fix="Write a valid CDI spec with each device to the CDI directory before Allocate returns, and keep it.",
+    fix="Before Allocate returns, write a valid CDI spec with each returned device to the CDI directory. Keep this "
+    "spec.",
     reads=_READS,
 )
 def cdi_devices_are_in_a_valid_spec(evidence: Evidence) -> Finding:

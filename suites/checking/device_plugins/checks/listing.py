@@ -44,7 +44,7 @@ def _prompt(stream: ListStreamSeen) -> Finding:
         seen = f"the list came after {delay:.1f} s"
         return failed(f"a list within {FIRST_LIST_LIMIT:g} s", seen, opened.number, stream.lists[0].number)
     if stream.malformed:
-        seen = "a message that is no ListAndWatchResponse"
+        seen = "a message that is not a ListAndWatchResponse"
         return failed(f"a list within {FIRST_LIST_LIMIT:g} s", seen, opened.number, stream.malformed.number)
     if stream.closed is None:
         return not_tested("the stream was not watched to its end", opened.number)

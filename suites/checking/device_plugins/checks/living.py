@@ -17,7 +17,7 @@ def plugin_exits_after_sigterm(evidence: Evidence) -> Finding:
     if sent is None:
         return not_tested("SIGTERM was not sent")
     if killed := _signal(evidence, "SIGKILL"):
-        seen = f"the plugin still ran {killed.at - sent.at:.0f} s after SIGTERM, and was killed"
+        seen = f"the plugin still ran {killed.at - sent.at:.0f} s after SIGTERM, and drahealth killed it"
         return failed("an exit after SIGTERM", seen, sent.number, killed.number)
     ended = next((one for one in evidence.of(ProcessExited, _END) if one.number > sent.number), None)
     if ended is None:
@@ -27,12 +27,12 @@ def plugin_exits_after_sigterm(evidence: Evidence) -> Finding:
         return not_tested("the end of the plugin's child processes was not seen", sent.number, ended.number)
     if children.what.killed:
         seen = children_text(children.what.killed)
-        return failed("no child process outlives the plugin", seen, sent.number, children.number)
+        return failed("no child process runs 10 s after the exit of the plugin", seen, sent.number, children.number)
     seen = f"the plugin exited {ended.at - sent.at:.1f} s after SIGTERM with code {ended.what.exit_code}"
     return passed(seen, sent.number, ended.number)
 
 
-@check("DEVPLUGIN-22", _END, fix="Remove the plugin's socket, and its registration socket, at the end.")
+@check("DEVPLUGIN-22", _END, fix="At the end of the plugin, remove its socket and its registration socket.")
 def plugin_removes_its_sockets(evidence: Evidence) -> Finding:
     """No socket remains after the exit."""
     listed = next((one for one in evidence.of(SocketsListed, _END) if one.what.moment == "ended"), None)

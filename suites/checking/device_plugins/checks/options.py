@@ -37,7 +37,8 @@ def advertised_preference_is_served(evidence: Evidence) -> Finding:
 @resource_check(
     "DEVPLUGIN-17",
     _PREFERRED,
-    fix="Choose allocation_size different devices of available_deviceIDs, those of must_include_deviceIDs first.",
+    fix="From available_deviceIDs, choose as many devices as allocation_size says, and no device twice. First choose "
+    "all devices of must_include_deviceIDs.",
     reads=_READS,
 )
 def preferred_devices_are_as_requested(evidence: Evidence) -> Finding:

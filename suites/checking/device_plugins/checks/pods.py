@@ -14,14 +14,15 @@ from drahealth.suites.checking.verdicts import Finding, Verdict, failed, not_app
 
 _REFERENCE, _FAULTS, _KUBELET = "plugin-pod-status", "plugin-pod-faults", "plugin-kubelet-pod"
 _CALLS = (ALLOCATE, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER)
-_LISTED = "Keep each device in all lists, with its ID, even while a Pod uses it."
-_BROKEN = "List a broken device as Unhealthy under its ID, even while a Pod uses it."
+_LISTED = "Keep each device in all lists, with the same ID, even while a Pod uses the device."
+_BROKEN = "List a broken device as Unhealthy, with the same ID, even while a Pod uses the device."
 
 
 @check(
     "DEVPLUGIN-31",
     _REFERENCE,
-    fix="Return no error from Allocate, and from GetPreferredAllocation and PreStartContainer if you advertise them.",
+    fix="Return no error from Allocate. If you advertise GetPreferredAllocation or require PreStartContainer, return "
+    "no error from these calls.",
 )
 def pod_with_devices_starts(evidence: Evidence) -> Finding:
     """The first Pod has run."""
@@ -62,20 +63,22 @@ def _shown(evidence: Evidence, pod: PodRun) -> Finding:
         for listed in evidence.of(ListReceived, pod.experiment):
             is_meant = listed.what.driver == driver and pod.created.at <= listed.at <= pod.end
             if is_meant and device.name not in {one.id for one in listed.what.devices}:
-                return failed(f"a list with {device}, which a Pod uses", "a list without it", listed.number)
+                return failed(f"a list with {device}, which a Pod uses", "a list without this device", listed.number)
         if pod.shown(last.what, driver, device) is None:
-            return failed(f"{device} in the Pod status", "it is not there", last.number)
+            return failed(f"{device} in the Pod status", "the Pod status does not list it", last.number)
     if not pod.allocated:
         return not_tested("no Allocate was seen", pod.created.number)
     return shows_reports(pod)
 
 
-@check("DEVPLUGIN-33", _REFERENCE, fix="Do not remember allocated devices: kubelets do not report the end of a Pod.")
+@check(
+    "DEVPLUGIN-33", _REFERENCE, fix="Do not store allocated devices: kubelets do not inform a plugin when a Pod ends."
+)
 def pod_can_use_devices_again(evidence: Evidence) -> Finding:
     """The second Pod runs with devices of the first one."""
     pods = plugin_pod_runs(evidence, _REFERENCE)
     if not pods or not pods[0].running or len(pods) < 2:
-        return not_tested("there were no two Pods")
+        return not_tested("there was no second Pod")
     first, again = pods[0], pods[1]
     if again.running and not set(again.allocated) & set(first.allocated):
         return not_applicable("the second Pod has other devices", first.created.number, again.created.number)

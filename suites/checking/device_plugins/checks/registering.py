@@ -17,8 +17,8 @@ _AGAIN = 60.0
 @check(
     "DEVPLUGIN-01",
     "plugin-registration",
-    fix="Call Register at kubelet.sock in the directory `{device_plugins_dir}`, or "
-    "serve a registration socket in `{registry_dir}`.",
+    fix="Call Register on kubelet.sock in the directory `{device_plugins_dir}`, or "
+    "serve a registration socket in the directory `{registry_dir}`.",
 )
 def device_plugin_registers(evidence: Evidence) -> Finding:
     """A kubelet gets a registration in time."""
@@ -29,7 +29,7 @@ def device_plugin_registers(evidence: Evidence) -> Finding:
     missing = next(evidence.of(RegistrationFailed, "plugin-registration"), None)
     if missing:
         return failed("a registration", missing.what.problem, missing.number)
-    return not_tested("no registration was awaited")
+    return not_tested("drahealth did not wait for a registration")
 
 
 @check(
@@ -56,7 +56,7 @@ def _wrong_fields(one: Registration) -> tuple[str, str] | None:
     if one.options is not None and not is_name:
         return "the file name of the plugin's socket as endpoint", f"endpoint {one.endpoint!r}"
     if one.options is None and one.endpoint and not one.endpoint.startswith(("/", "{", "~")):
-        return "an absolute path as endpoint, or none", f"endpoint {one.endpoint!r}"
+        return "an absolute path as endpoint, or no endpoint", f"endpoint {one.endpoint!r}"
     return None
 
 
@@ -81,14 +81,18 @@ def plugin_is_served_when_it_registers(evidence: Evidence) -> Finding:
 
 
 @resource_check(
-    "DEVPLUGIN-03", "plugin-registration", fix="Fill `options` of RegisterRequest as you answer GetDevicePluginOptions."
+    "DEVPLUGIN-03",
+    "plugin-registration",
+    fix="In `options` of RegisterRequest, send the options that GetDevicePluginOptions returns.",
 )
 def options_agree(evidence: Evidence) -> Finding:
     """Register has the options of GetDevicePluginOptions."""
     found = registrations(evidence, "plugin-registration")
     for one in found:
         if one.options is None:
-            return not_applicable("the kubelet found the registration socket, which has no options", one.number)
+            return not_applicable(
+                "the plugin has a registration socket, and does not send options in Register", one.number
+            )
         for asked in options_calls(evidence, one.resource, "plugin-registration"):
             answer = asked.what.response
             if asked.what.code == "OK" and answer != one.options:
@@ -102,8 +106,8 @@ def options_agree(evidence: Evidence) -> Finding:
 @resource_check(
     "DEVPLUGIN-19",
     "plugin-kubelet-restart",
-    fix="Watch the directory for a new kubelet.sock, or for the removal of the plugin's socket. Then serve a new "
-    "socket, and call Register again.",
+    fix="Watch the directory of kubelet.sock. If there is a new kubelet.sock, or if the plugin's socket is removed, "
+    "serve a new socket, and call Register again.",
 )
 def plugin_registers_with_a_restarted_kubelet(evidence: Evidence) -> Finding:
     """A registration is accepted within 60 s after the start of the kubelet."""
@@ -127,7 +131,7 @@ def plugin_registers_with_a_restarted_kubelet(evidence: Evidence) -> Finding:
 @resource_check(
     "DEVPLUGIN-20",
     "removed-socket",
-    fix="Watch the plugin's socket. After its removal serve a new one, and call Register again.",
+    fix="Watch the plugin's socket. If it is removed, serve a new socket, and call Register again.",
 )
 def plugin_serves_a_new_socket(evidence: Evidence) -> Finding:
     """The plugin has a socket again within 30 s after the removal."""
@@ -149,7 +153,8 @@ def plugin_serves_a_new_socket(evidence: Evidence) -> Finding:
 @resource_check(
     "DEVPLUGIN-24",
     "refused-plugin",
-    fix="Keep watching kubelet.sock after a refused registration, or exit so that the Pod restarts.",
+    fix="If the kubelet refuses the registration, continue to watch kubelet.sock, or exit so that the kubelet restarts "
+    "the plugin.",
 )
 def refused_plugin_registers_with_the_next_kubelet(evidence: Evidence) -> Finding:
     """After the refusal, the plugin registers with the next kubelet, or it exits."""
@@ -165,7 +170,9 @@ def refused_plugin_registers_with_the_next_kubelet(evidence: Evidence) -> Findin
         return passed(f"the plugin exited with code {exited.what.exit_code}", refused.number, exited.number)
     if up is None or not is_done(evidence, name):
         return not_tested("the plugin was not watched long enough after the refusal", refused.number)
-    return failed(f"a registration within {_AGAIN:g} s, or an exit", "neither", refused.number, up.number)
+    return failed(
+        f"a registration within {_AGAIN:g} s, or an exit", "no registration and no exit", refused.number, up.number
+    )
 
 
 def _kubelet_start(evidence: Evidence, experiment: str) -> Observation[KubeletSwitched] | None:

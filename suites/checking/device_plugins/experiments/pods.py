@@ -209,7 +209,7 @@ async def _run_pod(
         else:
             await record_events(lab, api, uid, namespace)
             if few := [one for one, count in asked.items() if node.seen.healthy(one) < count]:
-                raise Incomplete(f"the plugin lists too few healthy devices of {few[0]} by now")
+                raise Incomplete(f"the plugin now lists too few healthy devices of {few[0]}")
         lab.subject.check_running()
         lab.record(replace(request, change="deleted"))
         await api.delete(PODS, name, namespace)

@@ -78,7 +78,7 @@ async def removed_socket(lab: Lab) -> None:
     found = await registered_plugins(lab, kubelet, SOCKET_LIMIT)
     plugins = [one for one in found if one.way == "kubelet.sock"]
     if not plugins:
-        raise NotApplicable("the kubelet found the registration socket of the plugin, and does not remove it")
+        raise NotApplicable("the plugin has a registration socket, and a kubelet does not remove this socket")
     await remove_sockets(lab, kubelet, plugins)
     list_sockets(lab, "registered")
 

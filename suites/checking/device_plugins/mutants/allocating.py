@@ -58,7 +58,7 @@ class AllocatesAnything(HealthyPlugin):
 
 @plugin_mutant("device-can-be-allocated-again", "pod-can-use-devices-again")
 class DeviceStaysAllocated(HealthyPlugin):
-    """A second Allocate call for one and the same device fails."""
+    """A second Allocate call for the same device fails."""
 
     held: frozenset[str] = frozenset()
 
@@ -83,7 +83,7 @@ class CountingResponse(HealthyPlugin):
 
 @plugin_mutant("advertised-preference-is-served")
 class PreferenceNotServed(HealthyPlugin):
-    """GetPreferredAllocation is advertised, and not implemented."""
+    """The plugin advertises GetPreferredAllocation, but does not implement it."""
 
     def methods(self) -> dict[Method, Any]:
         return {key: value for key, value in super().methods().items() if key is not GET_PREFERRED_ALLOCATION}
@@ -91,7 +91,7 @@ class PreferenceNotServed(HealthyPlugin):
 
 @plugin_mutant(_PREFERRED)
 class PrefersTheFirstDevice(HealthyPlugin):
-    """GetPreferredAllocation returns the first devices, available or not."""
+    """GetPreferredAllocation returns the first devices of the plugin, even if they are not available."""
 
     def choice(self, available: list[str], included: list[str], size: int) -> list[str]:
         return list(dict.fromkeys((*included, *self.devices)))[:size]
@@ -99,7 +99,7 @@ class PrefersTheFirstDevice(HealthyPlugin):
 
 @plugin_mutant(_PREFERRED)
 class ForgetsIncludedDevices(HealthyPlugin):
-    """GetPreferredAllocation ignores the devices that it must include."""
+    """GetPreferredAllocation ignores must_include_deviceIDs."""
 
     def choice(self, available: list[str], included: list[str], size: int) -> list[str]:
         return available[:size]
@@ -115,7 +115,7 @@ class PrefersAllDevices(HealthyPlugin):
 
 @plugin_mutant("required-pre-start-is-served")
 class PreStartNotServed(HealthyPlugin):
-    """PreStartContainer is required, and not implemented."""
+    """The plugin requires PreStartContainer, but does not implement it."""
 
     def methods(self) -> dict[Method, Any]:
         return {key: value for key, value in super().methods().items() if key is not PRE_START_CONTAINER}
@@ -123,7 +123,7 @@ class PreStartNotServed(HealthyPlugin):
 
 @plugin_mutant("cdi-names-are-qualified")
 class UnqualifiedCdiName(HealthyPlugin):
-    """Allocate names CDI devices without vendor and class."""
+    """Allocate returns the names of CDI devices without vendor and class."""
 
     def cdi_name(self, device: str) -> str:
         return device
@@ -131,7 +131,7 @@ class UnqualifiedCdiName(HealthyPlugin):
 
 @plugin_mutant("cdi-devices-are-in-a-valid-spec")
 class CdiDeviceNotDefined(HealthyPlugin):
-    """The CDI spec does not have the last device."""
+    """The CDI spec does not define the last device."""
 
     def cdi_devices(self) -> tuple[str, ...]:
         return self.devices[:-1]

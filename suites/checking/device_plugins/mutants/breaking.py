@@ -25,7 +25,7 @@ class BrokenDeviceDisappears(HealthyPlugin):
 
 @plugin_mutant("healed-device-is-listed-healthy")
 class HealNotListed(HealthyPlugin):
-    """A device that was broken stays Unhealthy in the list."""
+    """A device that has recovered stays Unhealthy in the list."""
 
     def files(self) -> frozenset[str]:
         return super().files() | self.broken
@@ -33,7 +33,7 @@ class HealNotListed(HealthyPlugin):
 
 @plugin_mutant("other-devices-stay-as-they-are")
 class AllDevicesUnhealthy(HealthyPlugin):
-    """All devices become Unhealthy when one breaks."""
+    """All devices become Unhealthy when one device breaks."""
 
     def health_of(self, device: str) -> str:
         return str(Health.UNHEALTHY) if self.broken else super().health_of(device)
@@ -41,7 +41,7 @@ class AllDevicesUnhealthy(HealthyPlugin):
 
 @plugin_mutant("other-devices-stay-as-they-are")
 class OthersDisappear(HealthyPlugin):
-    """The list has only the broken device while it is broken."""
+    """While a device is broken, the list has only this device."""
 
     def listed(self, stream: int, number: int) -> list[tuple[str, str]]:
         return [one for one in super().listed(stream, number) if not self.broken or one[0] in self.broken]

@@ -37,7 +37,7 @@ class LongId(HealthyPlugin):
 
 @plugin_mutant("device-health-is-known")
 class LowerCaseHealth(HealthyPlugin):
-    """The health of a device is the word healthy."""
+    """The health of a device is `healthy`, in lower case."""
 
     def health_of(self, device: str) -> str:
         return super().health_of(device).lower()
@@ -53,7 +53,7 @@ class UnknownHealth(HealthyPlugin):
 
 @plugin_mutant("every-list-has-all-devices")
 class ListOfChanges(HealthyPlugin):
-    """A list after a change has only the changed device."""
+    """After a change, the list has only the changed device."""
 
     def listed(self, stream: int, number: int) -> list[tuple[str, str]]:
         return super().listed(stream, number)[-1 if number else 0 :]
@@ -70,7 +70,7 @@ class ListEndsAfterChange(HealthyPlugin):
 
 @plugin_mutant("new-stream-lists-all-devices")
 class ListContinues(HealthyPlugin):
-    """A later stream starts with a list of only one device, the one that changed last."""
+    """The first list of a later stream has only the device that changed last."""
 
     def listed(self, stream: int, number: int) -> list[tuple[str, str]]:
         return super().listed(stream, number)[-1 if stream and not number else 0 :]

@@ -29,7 +29,7 @@ class PluginLeavesAChild(HealthyPlugin):
 
 @plugin_mutant("plugin-removes-its-sockets")
 class PluginLeavesItsSocket(HealthyPlugin):
-    """The socket remains after the exit."""
+    """The socket of the plugin remains after the exit of the plugin."""
 
     async def stop(self) -> None:
         await self.socket.stop()

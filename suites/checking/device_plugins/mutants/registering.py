@@ -14,7 +14,7 @@ _AGAIN = "plugin-registers-with-a-restarted-kubelet"
 
 @plugin_mutant("device-plugin-registers")
 class NeverRegisters(HealthyPlugin):
-    """The plugin serves its socket, and never calls Register."""
+    """The plugin serves its socket, but never calls Register."""
 
     async def register(self) -> bool:
         return True
@@ -44,7 +44,7 @@ class EndpointIsAPath(HealthyPlugin):
 
 @plugin_mutant(_SERVED)
 class ServesAfterRegistration(HealthyPlugin):
-    """The plugin serves its socket only after the kubelet has accepted it."""
+    """The plugin serves its socket only after the kubelet has accepted the registration."""
 
     async def start(self) -> None:
         self.spawn(self.keep_registered())
@@ -68,7 +68,7 @@ class NoOptions(HealthyPlugin):
 
 @plugin_mutant("options-agree")
 class NoOptionsInRegister(HealthyPlugin):
-    """The options are in the answer to GetDevicePluginOptions, and not in Register."""
+    """The options are in the answer to GetDevicePluginOptions, but not in Register."""
 
     def registration(self) -> dict[str, Any]:
         return {**super().registration(), "options": {}}
@@ -86,12 +86,12 @@ class _Once(HealthyPlugin):
 
 @plugin_mutant(_AGAIN)
 class PluginRegistersOnce(_Once):
-    """The plugin does not register with a restarted kubelet."""
+    """The plugin does not register again after a restart of the kubelet."""
 
 
 @plugin_mutant(_AGAIN)
 class RegistersWithoutSocket(HealthyPlugin):
-    """The plugin registers with a restarted kubelet, and does not serve its removed socket again."""
+    """After a restart of the kubelet, the plugin registers again, but does not serve its removed socket again."""
 
     async def serve_again(self) -> None:
         return
@@ -99,7 +99,7 @@ class RegistersWithoutSocket(HealthyPlugin):
 
 @plugin_mutant("plugin-serves-a-new-socket")
 class SocketStaysRemoved(HealthyPlugin):
-    """After its socket was removed, the plugin serves a new one only if the kubelet has restarted."""
+    """If its socket is removed, the plugin serves a new socket only after a restart of the kubelet."""
 
     served_for: tuple[int, int] | None = None
 
@@ -116,4 +116,4 @@ class SocketStaysRemoved(HealthyPlugin):
 
 @plugin_mutant("refused-plugin-registers-with-the-next-kubelet")
 class GivesUpAfterRefusal(_Once):
-    """After a refused registration the plugin runs, and never registers again."""
+    """If the kubelet refuses the registration, the plugin keeps running, but never registers again."""

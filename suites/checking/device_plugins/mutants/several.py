@@ -46,7 +46,7 @@ class _RegistersOnce(OtherResource):
 
 @plugin_mutant("plugin-registers-with-a-restarted-kubelet")
 class SecondResourceRegistersOnce(TwoResources):
-    """The second resource does not register with a restarted kubelet."""
+    """The second resource does not register again after a restart of the kubelet."""
 
     other = _RegistersOnce
 
@@ -70,6 +70,6 @@ class _LowerCase(OtherResource):
 
 @plugin_mutant("device-health-is-known")
 class SecondResourceIsInLowerCase(TwoResources):
-    """The health of the devices of the second resource is the word healthy."""
+    """The health of the devices of the second resource is `healthy`, in lower case."""
 
     other = _LowerCase

@@ -56,7 +56,7 @@ class ClusterMaker:
         except OSError as error:
             await self._ends.aclose()
             raise HarnessError(
-                f"cannot write a file of the run: {error}", "make room, or set TMPDIR to another folder"
+                f"cannot write a file of the run: {error}", "free some disk space, or set TMPDIR to another folder"
             ) from error
         except BaseException:
             await self._ends.aclose()
@@ -187,7 +187,7 @@ def _text(file: Path) -> str:
         return file.read_text("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigurationError(
-            f"{file} must be UTF-8, got another byte at {error.start + 1}", "name a YAML file"
+            f"{file} must be UTF-8, got an invalid byte at position {error.start + 1}", "pass a YAML file"
         ) from None
     except OSError as error:
-        raise ConfigurationError(f"cannot read {file}: {error.strerror}", "name a kind configuration") from None
+        raise ConfigurationError(f"cannot read {file}: {error.strerror}", "pass a kind configuration") from None

@@ -115,7 +115,7 @@ def _check(cluster: MappingNode) -> None:
         _expect(of, MERGED, SequenceNode, "a list")
         for patch in items(get(of, MERGED)):
             if not isinstance(patch, ScalarNode):
-                raise Malformed(f"an item of {MERGED} is not a text (begin it with `- |`)", line_of(patch))
+                raise Malformed(f"an item of {MERGED} is not a string (begin the item with `- |`)", line_of(patch))
 
 
 def _expect(of: Node, key: str, kind: type[Node], what: str) -> None:
@@ -150,7 +150,9 @@ def _set_gates(cluster: MappingNode, wanted: Mapping[str, bool]) -> None:
             given += found
             lost = sorted(set(wanted) - {setting.gate for setting in found}) if replaces_flag(patch) else []
             if lost:
-                raise Malformed(f"its feature gates of the API server replace {', '.join(lost)}", patch.line)
+                raise Malformed(
+                    f"its feature gates for the API server replace {', '.join(lost)}, which drahealth sets", patch.line
+                )
     for setting in given:
         if wanted.get(setting.gate, setting.on) != setting.on:
             value = str(wanted[setting.gate]).lower()

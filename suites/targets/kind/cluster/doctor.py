@@ -70,7 +70,7 @@ async def disk(engine: Engine) -> Check:
         return Check(name, True, f"{folder or 'its data'} is not on this machine", needed=False)
     free = shutil.disk_usage(folder).free
     ok = free >= DISK_NEEDED
-    hint = f"{_size(DISK_NEEDED)} are needed: make room, for instance with `{engine.name} system prune`"
+    hint = f"{_size(DISK_NEEDED)} are needed: free some disk space, for instance with `{engine.name} system prune`"
     return Check(name, ok, f"{_size(free)} free at {folder}", "" if ok else hint)
 
 

@@ -63,7 +63,7 @@ class KindNodes:
         gates is not restarted. Raises ConfigurationError for a gate that the API server does not know.
         """
         kubelet = gates if kubelet is None else kubelet
-        with _told("The gates cannot be set"):
+        with _told("The feature gates cannot be set"):
             if await self._all_have(gates, kubelet):
                 return
             await self._stage(gates, kubelet)
@@ -106,12 +106,12 @@ class KindNodes:
         if not await self._sh(self._control_plane, node_scripts.GIVE_API_SERVER):
             return
         await self._until(self._ready, "the API server to be ready", self._control_plane, api=True)
-        with _told("The scheduler and the controllers cannot be started anew"):
+        with _told("The scheduler and the controllers cannot be restarted"):
             await self._restart_leaders()
 
     async def restore(self) -> None:
         """Undoes changes of gates and of the audit log, by any process: restores the original files of the nodes."""
-        with _told("What was changed on the nodes cannot be undone"):
+        with _told("The changes on the nodes cannot be undone"):
             await self._change(node_scripts.RESTORE, self._nodes)
 
     async def read(self, node: str, path: str) -> str:
@@ -203,7 +203,8 @@ class KindNodes:
                 await poll(partial(_holds, condition), _INTERVAL)
         except TimeoutError:
             failure = HarnessError(
-                f"timed out after {LIMIT:g} s waiting for {what}", "see the log below, and whether the machine is busy"
+                f"timed out after {LIMIT:g} s waiting for {what}",
+                "see the log below; check whether the machine is busy",
             )
             if api:
                 failure.add_note(f"The last lines of {node_files.API_SERVER}:\n{await self.log_tail(node, api=True)}")

@@ -63,7 +63,7 @@ def kubelet_config(text: str, gates: Mapping[str, bool]) -> str:
     """The configuration of the kubelet with these gates added. Raises HarnessError if it is not one."""
     config = _mapping(text, KUBELET_CONFIG)
     if config.get("kind") != "KubeletConfiguration":
-        raise _strange(KUBELET_CONFIG, "it is no KubeletConfiguration")
+        raise _strange(KUBELET_CONFIG, "it is not a KubeletConfiguration")
     if config.get("featureGates") is None:
         config["featureGates"] = {}
     config["featureGates"].update(gates)
@@ -112,7 +112,7 @@ def _mapping(text: str, path: str) -> MutableMapping[str, Any]:
     except YAMLError as error:
         raise _strange(path, str(error).splitlines()[0]) from None
     if not isinstance(found, MutableMapping):
-        raise _strange(path, "it is no mapping")
+        raise _strange(path, "it is not a mapping")
     return found
 
 

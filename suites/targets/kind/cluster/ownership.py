@@ -133,7 +133,7 @@ def _left(there: ClusterSurvey) -> list[str]:
     reasons = [(record, "is kept; pass --kept to remove it") for record in there.kept]
     reasons += [(record, "is in use") for record in there.in_use]
     reasons += [(record, f"is on another engine ({record.engine})") for record in there.elsewhere]
-    lines = [f"not removed: the cluster {record.cluster}, made {record.made}, {why}" for record, why in reasons]
+    lines = [f"not removed: the cluster {record.cluster}, created {record.made}, {why}" for record, why in reasons]
     return lines + [f"not removed: the cluster {name}, which has no record here" for name in there.unknown]
 
 
@@ -150,7 +150,7 @@ async def _remove_nodes(claim: Claim, engine: Engine, kind: Kind | None, progres
     if not ours:
         return
     stages = Stages(f"Removing the cluster {claim.cluster}", progress)
-    why = "the engine refused nothing, and they are still there"
+    why = "the engine reported no error, but the nodes still exist"
     try:
         ids = (container.id for container in ours)
         await engine.run("rm", "-f", "-v", *ids, limit=_REMOVE_LIMIT, on_line=stages)

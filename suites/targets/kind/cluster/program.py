@@ -114,7 +114,7 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
         return tempfile.TemporaryDirectory(prefix="drahealth-", ignore_cleanup_errors=True)
     except OSError as error:
         raise HarnessError(
-            f"cannot make a temporary folder: {error}", "make room, or set TMPDIR to a writable folder"
+            f"cannot make a temporary folder: {error}", "free some disk space, or set TMPDIR to a writable folder"
         ) from error
 
 

@@ -30,7 +30,7 @@ _DRAFT = "."
 _DRAFT_LASTS = 60.0
 """Seconds after which an unfinished folder is removed."""
 _ATTEMPTS = 50
-_ROOM = "make room there, or set XDG_STATE_HOME to a folder that can be written"
+_ROOM = "free some disk space there, or set XDG_STATE_HOME to a folder that can be written"
 _PAUSE = 0.01
 """Seconds between attempts for a lock that another process holds while it reads."""
 

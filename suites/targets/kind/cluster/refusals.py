@@ -13,7 +13,7 @@ _OF_KIND = (
     refusal(
         r"node\(s\) already exist for a cluster with the name",
         "a cluster with that name exists",
-        "name another one with --name, use it with --reuse, or remove it with `kind delete cluster --name NAME`",
+        "pass another --name, use the cluster with --reuse, or delete it with `kind delete cluster --name NAME`",
     ),
     refusal(
         r"unable to decode config|unknown apiversion|could not determine kind|is not a valid cluster name|"
@@ -25,13 +25,13 @@ _OF_KIND = (
         r"failed to pull image|manifest for \S*kindest/node\S* not found",
         "the engine does not have the node image and cannot pull it",
         "check its name and its registry; kind publishes images only for some patch releases: "
-        "see https://github.com/kubernetes-sigs/kind/releases, and name one with --kubernetes or --image",
+        "see https://github.com/kubernetes-sigs/kind/releases, and select one with --kubernetes or --image",
     ),
     refusal(
         r"does not look like a node image|no such file or directory.*/kind/version|"
         r"failed to read /kind/version|could not find a (log line|line) that matches|/kind/version: no such file",
         "the node did not start as a node of kind",
-        "name an image for kind (kindest/node), of a release that this kind supports, and check that `docker run "
+        "pass an image for kind (kindest/node), of a release that this kind supports, and check that `docker run "
         "--privileged` is allowed",
     ),
 )

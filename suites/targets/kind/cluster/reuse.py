@@ -23,7 +23,7 @@ def hold(cluster: str, engine: str, base: Path) -> filelock.FileLock:
     except OSError as error:
         raise HarnessError(
             f"cannot lock the cluster {cluster} in {base}: {error}",
-            "make room there, or set XDG_STATE_HOME to a writable folder",
+            "free some disk space there, or set XDG_STATE_HOME to a writable folder",
         ) from error
     return lock
 

@@ -87,7 +87,7 @@ class Store:
         package = kubernetes(parse_version(version))
         if not self.folder(package).exists():
             there = ", ".join(release.version for release in self.installed()) or "no Kubernetes release"
-            raise ConfigurationError(f"{package} is not in the cache {self.root}", f"it has {there}")
+            raise ConfigurationError(f"{package} is not in the cache {self.root}", f"the cache has {there}")
         with self._changing(silent):
             freed = self._discard(self.folder(package))
             return freed if self.installed() else freed + self._discard(self.folder(etcd()))
@@ -150,7 +150,7 @@ class Store:
         except OSError as error:
             raise HarnessError(
                 f"cannot write the cache {self.root}: {error}",
-                "make room, correct its permissions, or set DRAHEALTH_CACHE to another folder",
+                "free some disk space, correct its permissions, or set DRAHEALTH_CACHE to another folder",
             ) from error
 
 

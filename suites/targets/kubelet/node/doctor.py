@@ -181,7 +181,7 @@ def disks() -> Iterator[Check]:
 
     for name, folder, setting in (("cache", default_root(), "DRAHEALTH_CACHE"), ("run", default_base(), "TMPDIR")):
         free = shutil.disk_usage(_nearest(folder)).free
-        hint = f"{_size(DISK_NEEDED)} are needed: make room, or set {setting} to another folder"
+        hint = f"{_size(DISK_NEEDED)} are needed: free some disk space, or set {setting} to another folder"
         yield _check(f"disk for the {name} folder", free >= DISK_NEEDED, f"{_size(free)} free at {folder}", hint)
 
 

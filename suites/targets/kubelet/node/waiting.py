@@ -28,7 +28,7 @@ async def until(
             await poll(holds, _INTERVAL)
     except TimeoutError:
         failure = HarnessError(
-            f"timed out after {limit:g} s waiting for {what}", "see the logs above, and whether the machine is busy"
+            f"timed out after {limit:g} s waiting for {what}", "see the logs above; check whether the machine is busy"
         )
         for process in watched:
             failure.add_note(logs.note(process.name, process.log))

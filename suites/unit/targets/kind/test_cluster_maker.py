@@ -43,7 +43,7 @@ async def test_a_taken_or_unknown_name_is_an_error(fake: FakeEngine, given: dict
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        (b"kind: Cluster\nname: \xff\n", "must be UTF-8, got another byte at 21"),
+        (b"kind: Cluster\nname: \xff\n", "must be UTF-8, got an invalid byte at position 21"),
         (b"kind: Cluster\n", "line 1: it has no `apiVersion: kind.x-k8s.io/v1alpha4`"),
     ],
     ids=["bytes", "shape"],

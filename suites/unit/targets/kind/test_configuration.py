@@ -124,7 +124,9 @@ def test_a_gate_with_another_value_is_rejected(said: str) -> None:
 
 def test_gates_that_replace_ours_are_rejected() -> None:
     said = patch("ClusterConfiguration", "apiServer: {extraArgs: {feature-gates: Other=true}}")
-    with pytest.raises(ConfigurationError, match=f"line 4: its feature gates of the API server replace {GATE};"):
+    with pytest.raises(
+        ConfigurationError, match=f"line 4: its feature gates for the API server replace {GATE}, which drahealth sets;"
+    ):
         compose(HEAD + said, run_id=RUN, gates={GATE: True})
 
 
@@ -135,8 +137,8 @@ def test_gates_that_replace_ours_are_rejected() -> None:
         ("# nothing\n", "line 1: it is empty"),
         ("- a\n", "line 1: it is not a mapping"),
         ("a: [\n", "line 2: "),
-        ("a: 1\na: 2\n", "line 1: the key 'a' is there twice"),
-        ("? [a]\n: 1\n", "line 1: a key is not a text"),
+        ("a: 1\na: 2\n", "line 1: duplicate key 'a'"),
+        ("? [a]\n: 1\n", "line 1: a key is not a string"),
         ("kind: Cluster\n", "line 1: it has no `apiVersion: kind.x-k8s.io/v1alpha4`"),
         ("apiVersion: v1\nkind: Pod\n", "line 2: its kind is 'Pod', not Cluster"),
         ("kind: Cluster\napiVersion: v1\n", "line 2: its apiVersion is 'v1', not kind.x-k8s.io/v1alpha4"),
@@ -146,15 +148,15 @@ def test_gates_that_replace_ours_are_rejected() -> None:
         (f"{HEAD}nodes:\n- extraMounts: a\n", "line 4: extraMounts is not a list"),
         (f"{HEAD}featureGates: [a]\n", "line 3: featureGates is not a mapping"),
         (f"{HEAD}kubeadmConfigPatches: a\n", "line 3: kubeadmConfigPatches is not a list"),
-        (f"{HEAD}kubeadmConfigPatches:\n- kind: A\n", "line 4: an item of kubeadmConfigPatches is not a text"),
+        (f"{HEAD}kubeadmConfigPatches:\n- kind: A\n", "line 4: an item of kubeadmConfigPatches is not a string"),
         (f"{HEAD}kubeadmConfigPatches: ['a: [']\n", r"line 3: .* invalid YAML \("),
         (
             f"{HEAD}nodes: [{{extraMounts: [{{containerPath: /kind/made-by-drahealth-0}}]}}]\n",
             "line 3: .* is reserved",
         ),
         ("a: *b\n", "line 1: found undefined alias 'b'"),
-        ("&a [*a]\n", "line 1: an alias stands within what it stands for"),
-        ("a: {<<: 1}\n", "line 1: `<<` merges mappings alone"),
+        ("&a [*a]\n", "line 1: an alias refers to a node that contains the alias"),
+        ("a: {<<: 1}\n", "line 1: `<<` can merge only mappings"),
         ("[" * 1000, "line 1: it is nested too deeply"),
         ("\x00", "line 1: unacceptable character"),
     ],
@@ -166,7 +168,7 @@ def test_an_invalid_configuration_is_rejected_with_its_line(user: str, sentence:
 
 def test_aliases_cannot_fill_the_memory() -> None:
     layers = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
-    with pytest.raises(ConfigurationError, match="its aliases make it too large"):
+    with pytest.raises(ConfigurationError, match="its aliases make the document too large"):
         compose("\n".join(["a0: &a0 x", *layers]), run_id=RUN)
 
 

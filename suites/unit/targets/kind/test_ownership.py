@@ -184,7 +184,7 @@ async def test_clean_lists_removed_and_remaining_clusters(fake: FakeEngine) -> N
     (removed, images), left = await clean()
     assert (removed.partition(",")[0], images) == ("removed the cluster dead", "images are not removed")
     assert left == [
-        f"not removed: the cluster kept, made {kept.record.made}, is kept; pass --kept to remove it",
+        f"not removed: the cluster kept, created {kept.record.made}, is kept; pass --kept to remove it",
         "not removed: the cluster foreign, which has no record here",
     ]
 

@@ -95,7 +95,7 @@ async def test_a_missing_temporary_folder_is_an_error(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(fake.root / "nowhere"))
     podman = Kind(Engine("podman"))
-    with pytest.raises(HarnessError, match=r"temporary folder: .*; make room, or set TMPDIR to"):
+    with pytest.raises(HarnessError, match=r"temporary folder: .*; free some disk space, or set TMPDIR to"):
         await (podman.delete("one") if doing == "delete" else podman.load("image:1", "one"))
 
 

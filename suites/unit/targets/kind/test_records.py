@@ -114,14 +114,15 @@ def test_an_unfinished_folder_is_removed_later(tmp_path: Path) -> None:
 
 def test_an_unwritable_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(HarnessError, match=r"^cannot write the record .*; make room there, or set XDG_STATE_HOME"):
+    hint = "free some disk space there, or set XDG_STATE_HOME"
+    with pytest.raises(HarnessError, match=rf"^cannot write the record .*; {hint}"):
         Claim.make("mine", "docker X", tmp_path / "file" / "base")
 
 
 def test_a_failed_write_of_a_record_is_an_error(tmp_path: Path) -> None:
     claim = Claim.make("mine", "docker X", tmp_path)
     claim.release()
-    with pytest.raises(HarnessError, match=r"cluster mine as kept .*; make"):
+    with pytest.raises(HarnessError, match=r"cluster mine as kept .*; free some"):
         claim.keep()
     assert ([record.kept for record in records(tmp_path)], claim.record.kept) == ([False], False)
 

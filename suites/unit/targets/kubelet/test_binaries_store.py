@@ -160,7 +160,7 @@ def test_etcd_is_removed_with_the_last_release(store: Store) -> None:
 
 def test_removing_an_unknown_release_lists_the_known_ones(store: Store) -> None:
     store.ensure(PACKAGE, Shelf(), silent)
-    with pytest.raises(ConfigurationError, match=r"v1\.36\.3 is not in the cache .*; it has 1\.37\.1$"):
+    with pytest.raises(ConfigurationError, match=r"v1\.36\.3 is not in the cache .*; the cache has 1\.37\.1$"):
         store.remove("1.36.3")
 
 
