@@ -84,6 +84,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
             machine, self._ids, seed=options.seed, clock=clock or SystemClock(), on_change=self._apply_states
         )
         self._waiting: dict[str, ResponseQueue] = {}
+        self._calls: dict[asyncio.Task[Any], ResponseQueue] = {}
         self._allocations = Allocations(options)
         self._registered = asyncio.Event()
         self._registration_error = ""
@@ -189,6 +190,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         if self._registration:
             await self._registration.stop()
         await self._plugin.stop()
+        await self._end_calls()
 
     @handles(Retire)
     async def _retire(self, command: Retire) -> None:
@@ -284,6 +286,13 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
             self._start_registering()
         self.failing.resume()
 
+    async def _end_calls(self) -> None:
+        """Waits for the end of the ListAndWatch calls: gRPC logs an error for a call that its event loop cancels."""
+        for waiting in self._calls.values():
+            waiting.end()
+        if self._calls:
+            await asyncio.wait([*self._calls])
+
     def _leave_folder(self) -> None:
         with suppress(OSError):  # another process has files in it
             Path(self.options.data_dir).rmdir()
@@ -362,12 +371,15 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         resource, instance = self.options.resource, self.options.instance
         stream = f"{resource}#{next(_serial)}"
         self._waiting[stream] = waiting = ResponseQueue(*(() if self._lists_are_held else (self._list.response(),)))
+        if call := asyncio.current_task():
+            self._calls[call] = waiting
+            call.add_done_callback(self._calls.pop)
         self._observe(events.StreamOpened(resource, instance, stream, f"{VERSION}.DevicePlugin"))
         try:
             while (devices := await waiting.take()) is not None:
                 self._observe(events.DevicesListed(resource, instance, stream, devices))
                 yield LIST_AND_WATCH.response(devices=[{"ID": d.id, "health": d.health} for d in devices])
-            self._closed(stream, "ended by the plugin")
+            self._closed(stream, "ended by the plugin" if self._running else _STOPPED)
         finally:
             self._closed(stream, CANCELLED if self._running else _STOPPED)
 

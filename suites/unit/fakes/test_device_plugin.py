@@ -260,6 +260,15 @@ async def test_stream_opened_while_the_plugin_stops_is_not_ended_by_the_kubelet(
     assert [event.why for event in rig.happened(StreamClosed)] == ["the plugin has stopped"]
 
 
+async def test_stopped_plugin_has_no_call_that_still_runs(rig: Rig) -> None:
+    plugin = FakeDevicePlugin(options(rig), observe=rig.events.append)
+    await plugin.start()
+    async with lists(rig) as following:
+        await following()
+        await plugin.stop()
+        assert [task for task in asyncio.all_tasks() if "_schedule_rpc_coro" in repr(task)] == []
+
+
 @pytest.mark.parametrize("call", ["set_health", "remove", "restore"])
 async def test_unknown_device_is_rejected(plugin: PluginControl, call: str) -> None:
     more = {"health": "Healthy"} if call == "set_health" else {}
