@@ -127,7 +127,7 @@ def _not_there(timeline: Timeline, inventory: Inventory, unsure: Set[str]) -> It
         if step.pod == "deleted" and use.kind == "Pod" and "workload" not in unsure:
             yield (
                 (*path, "pod"),
-                "only the pod of a ReplicaSet is replaced; add `workload: {kind: ReplicaSet}` to `use`",
+                "`pod: deleted` needs a workload that replaces the pod; add `workload: {kind: ReplicaSet}` to `use`",
             )
         for place, where in _devices_of(step):
             pattern = where.from_ if isinstance(where, Pick) else where

@@ -48,7 +48,9 @@ class Outputs:
         _ = self.waivers
         for name in self.requirements:
             if name not in requirements():
-                raise ConfigurationError(f"unknown requirement for drivers {name!r}", near(name, requirements()))
+                raise ConfigurationError(
+                    f"unknown requirement for drivers and device plugins {name!r}", near(name, requirements())
+                )
 
     def check_level(self, level: Level, subject: SubjectKind) -> None:
         """Raises ConfigurationError for a requirement that runs of this level on such a subject do not judge."""

@@ -36,7 +36,7 @@ class RemoveFile:
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """Replaces the content of a file. Creates the file if it does not exist, but not its folder."""
+    """Replaces the content of a file in one step. Creates the file if it does not exist, but not its folder."""
 
     path: str
     text: str

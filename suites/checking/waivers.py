@@ -81,7 +81,8 @@ def _waiver(entry: object, where: str) -> Waiver:
             raise ConfigurationError(f"{where}: `{name}` must be a text that is not empty, got {entry[name]!r}")
     if entry["id"] not in requirements():
         raise ConfigurationError(
-            f"{where}: unknown requirement for drivers {entry['id']!r}", near(entry["id"], requirements())
+            f"{where}: unknown requirement for drivers and device plugins {entry['id']!r}",
+            near(entry["id"], requirements()),
         )
     if type(entry["until"]) is not date:
         raise ConfigurationError(f"{where}: `until` must be a date such as 2027-01-31, got {entry['until']!r}")

@@ -127,7 +127,10 @@ def shows_reports(pod: PodRun) -> Finding:
                 return failed(expected, f"{device} {shown[0]}", sample.record, shown[1])
             seen += [sample.record, shown[1]] if shown else []
     if not seen:
-        return not_tested("no device kept its health and message long enough in the status", pod.created.number)
+        return not_tested(
+            "no device was reported with the same health and message long enough while the Pod status listed it",
+            pod.created.number,
+        )
     return passed("the Pod status shows what was reported", *seen[:10])
 
 

@@ -57,7 +57,7 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
         ("untaint: '', device: gpu-0", "timeline.0.untaint: a taint key "),
         ("taint: {key: a}", "timeline.0: taint needs `device`"),
         ("untaint: a", "timeline.0: untaint needs `device`"),
-        ("pod: deleted", "timeline.0.pod: only the pod of a ReplicaSet is replaced"),
+        ("pod: deleted", "timeline.0.pod: `pod: deleted` needs a workload that replaces the pod"),
         ("pod: running, for: 1s", "timeline.0: pod "),
         ("inject: xid/79, device: held", "timeline.0.device: only `expect` can have `device: held`"),
         ("when: {seen: Healthy, device: gpu-9}, mark: a", "timeline.0.when.device: "),
