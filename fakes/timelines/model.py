@@ -216,7 +216,7 @@ VERBS: Mapping[str, str] = {
     "flap": "Add and remove a fault repeatedly.",
     "repeat": "Repeat a list of steps. In this list, the times of `at` count from the start of each round.",
     "parallel": "Play several lists of steps at the same time. The step ends when all lists have ended.",
-    "expect": "Wait until a Pod status shows this health, at most until the end of a window.",
+    "expect": "Check that a Pod status shows this health before the end of a window. Otherwise the step fails.",
     "mark": "Write a text into the history and the report.",
 }
 """Each step has one of these; what it means."""

@@ -177,7 +177,7 @@ def write_report(
 ) -> None:
     """Write a web page, a text or a badge from the results of `check`, `certify` and `run`.
 
-    `report` copies the verdicts of the results. To judge evidence again, use `judge` or `verify`.
+    `report` runs nothing, and copies the verdicts of the results. To judge evidence again, use `judge` or `verify`.
     Exit codes: 0 written, 2 wrong usage or an invalid file.
     """
     from drahealth.suites.check_command import results as program

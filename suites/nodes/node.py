@@ -70,7 +70,7 @@ class Node:
 
     @property
     def profile(self) -> Profile:
-        """The profile of the reference. For a real kubelet: the profile of its release."""
+        """The profile of the reference, or for a real kubelet the profile of its release."""
         return self._target.profile
 
     @property
@@ -105,7 +105,7 @@ class Node:
     # -- pods
 
     async def create(self, manifest: Mapping[str, Any]) -> Object:
-        """Create an object from its manifest, and its namespace if this is missing. Return the stored object.
+        """Create an object from its manifest, and its namespace if this is missing; return the stored object.
 
         Raises ApiError if the API server rejects it, ValueError for a kind that is not supported here.
         """

@@ -22,7 +22,7 @@ class RunningNode(Node):
         super().__init__(RunningConfiguration(name))
 
     async def driver(self, name: str = "") -> DriverControl:
-        """The driver with this name, on this node. Without a name: the only driver of the node. Raises ControlFailed.
+        """The driver with this name, on this node; without a name, the only driver of the node. Raises ControlFailed.
 
         `run_pod_with_device` takes it.
         """

@@ -71,7 +71,7 @@ def test_the_options_of_a_new_target_are_checked(given: dict[str, str]) -> None:
 
 def test_scenarios_are_not_applicable_if_a_new_target_lacks_capabilities(tmp_path: Path) -> None:
     report = tmp_path / "r.json"
-    drahealth("run", "--target", "dummy", "-k", "recovered or restarted_while_the_api", "--report", str(report))
+    drahealth("run", "--target", "dummy", "-k", "recovered or restarts_while_the_api", "--report", str(report))
     outcomes = {s["outcome"]: s["reason"] for s in json.loads(report.read_text())["scenarios"]}
     reason = "AWAY-02 needs stop-api-server: its API server cannot be stopped"
     assert outcomes == {"passed": "", "not applicable": reason}
