@@ -31,8 +31,8 @@ only** are summaries. Histories and evidence have the complete messages instead.
 “Emitted by” names the part of drahealth that emits the event:
 
 - `fake driver`: a fake driver or fake device plugin
-- `manager`: the kubelet side. In `drahealth manager` and in scenarios, this is the reference. In a check, it is the
-  reference, or the part of drahealth that acts as the kubelet.
+- `manager`: the program in place of a kubelet. In `drahealth manager`, and in scenarios on the reference, this is the
+  reference. In a check, it is the reference, or the part of drahealth that acts as the kubelet.
 - `scenario`: a run of a scenario or a timeline
 - `driver serve`: the command `drahealth driver serve`
 - `check`: the command `drahealth check` or `drahealth certify`

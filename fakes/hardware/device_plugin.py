@@ -287,7 +287,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         self.failing.resume()
 
     async def _end_calls(self) -> None:
-        """Waits for the end of the ListAndWatch calls: gRPC logs an error for a call that its event loop cancels."""
+        """Ends the ListAndWatch calls, and waits for them. gRPC logs an error for calls that a closing loop cancels."""
         for waiting in self._calls.values():
             waiting.end()
         if self._calls:

@@ -20,8 +20,8 @@ RULES = {
     "a kill": "Functions that simulate a killed kubelet.",
     "a damaged file": "Checks of checkpoints that another program has damaged. No text says what a kubelet does "
     "with such a checkpoint.",
-    "the end": "Functions that stop the whole reference, or wait for this stop. A real kubelet has no such functions: "
-    "scenarios kill its process.",
+    "the end": "Functions that stop the whole reference, or wait for this stop. Only the reference needs them, because "
+    "it runs inside a process. To stop a real kubelet, scenarios kill its process.",
 }
 """The rules by name, each with its sentence."""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class HttpApi:
-    """Serves an `ApiServer` over HTTPS on loopback, at `url`, from `start` to `stop`; creates missing credentials."""
+    """Serves an `ApiServer` over HTTPS on loopback at `url`, from `start` to `stop`; default: new credentials."""
 
     def __init__(self, server: ApiServer, credentials: Credentials | None = None) -> None:
         self._server = server

@@ -128,7 +128,7 @@ def shows_reports(pod: PodRun) -> Finding:
             seen += [sample.record, shown[1]] if shown else []
     if not seen:
         return not_tested(
-            "no device was reported with the same health and message long enough while the Pod status listed it",
+            "for no device in the Pod status did the reported health and message stay unchanged long enough",
             pod.created.number,
         )
     return passed("the Pod status shows what was reported", *seen[:10])
