@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from drahealth.proto.events import EVENTS, IN_FULL, IN_SHORT, DevicesListed, ReportSent
+from drahealth.proto.events import EVENTS, IN_FULL, IN_SHORT
 
 INTRODUCTION = """\
 An event is one thing that happened. drahealth prints or writes each event as one line with a JSON object. The key
@@ -123,8 +123,7 @@ def events_page(generated: str) -> str:
 
 
 def event(word: str, kind: Any, explained: dict[str, str]) -> Iterator[str]:
-    hidden = kind in (*IN_FULL, DevicesListed, ReportSent)
-    only = ", **not in live output**" if hidden else ", **live output only**" if kind in IN_SHORT else ""
+    only = ", **not in live output**" if kind in IN_FULL else ", **live output only**" if kind in IN_SHORT else ""
     yield f"### `{word}`\n\n{inspect.getdoc(kind)}\n\n"
     yield f"Emitted by: {', '.join(kind.emitters)}{only}. Python type: `{kind.__name__}`.\n\n"
     if found := fields(kind):

@@ -192,8 +192,8 @@ Event = (
 EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event)}
 """Every type of event, by its `event` name."""
 
-IN_FULL = (GrpcCall, HealthRestored, ReportReceived, ListReceived, MalformedReceived)
-"""Complete messages that a kubelet sends and receives, for histories. Logs and live views show summaries."""
+IN_FULL = (GrpcCall, HealthRestored, ReportReceived, ListReceived, MalformedReceived, ReportSent, DevicesListed)
+"""Complete messages of kubelets and drivers, for histories. Logs and live views show summaries."""
 
 IN_SHORT = (ReportSummary, DeviceChanged, DeviceUnlisted)
 """Summaries of reports, for logs, metrics and live views."""
