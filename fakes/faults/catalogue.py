@@ -34,7 +34,7 @@ class Fault:
     """A defect that a device can have."""
 
     id: str
-    """Id, such as xid/79."""
+    """Id, such as xid/48."""
     kind: str
     """app, bus, fabric, firmware, follow-on, hang, info, init, link, media, memory, power or thermal."""
     means: str

@@ -35,7 +35,7 @@ def faults_list(
 
 @app.command("show")
 def faults_show(
-    fault: Annotated[str, typer.Argument(help="Name of the fault, such as xid/79.", autocompletion=completion.faults)],
+    fault: Annotated[str, typer.Argument(help="Name of the fault, such as xid/48.", autocompletion=completion.faults)],
     catalogue: Annotated[
         str | None, typer.Option(help="Catalogue of the fault, if several catalogues have the fault.")
     ] = None,

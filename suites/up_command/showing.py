@@ -112,6 +112,6 @@ def next_lines(folder: NodeFolder, ready: Mapping[str, Any]) -> list[str]:
         driver, device = drivers[0]
         options = [f"--name {folder.name}"] if named else []
         options += [f"--driver {driver}"] if len(drivers) > 1 else []
-        lines.append(" ".join(["drahealth ctl", *options, f"inject xid/79 {device}"]))
+        lines.append(" ".join(["drahealth ctl", *options, f"inject xid/48 {device}"]))
     lines.append(f"drahealth down{f' --name {folder.name}' if named else ''}")
     return lines

@@ -4,7 +4,7 @@
     class Inject(Command[None]):
         '''Give devices a fault of the catalogue.'''
 
-        fault: str = argument("Fault of the driver's catalogue, such as xid/79.")
+        fault: str = argument("Fault of the driver's catalogue, such as xid/48.")
         device: Devices = argument("A device such as gpu-0, a pattern such as gpu-*, or all.", Kind.DEVICES)
 
 From it follow the call on the control socket (`wire`) and the methods of drivers in this process and elsewhere

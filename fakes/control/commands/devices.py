@@ -23,7 +23,7 @@ class Inject(Command[Sequence[str]]):
     the fault, the command fails and changes nothing.
     """
 
-    fault: str = argument("Name of a fault, such as xid/79. `drahealth faults list` prints all.")
+    fault: str = argument("Name of a fault, such as xid/48. `drahealth faults list` prints all.")
     device: Devices = argument(DEVICE, Kind.DEVICES)
 
 
@@ -40,7 +40,7 @@ class Clear(Command[Sequence[str]]):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The outcome of a recovery: faults that will be gone and faults that stay, such as `xid/79 on gpu-0`."""
+    """The outcome of a recovery: faults that will be gone and faults that stay, such as `xid/48 on gpu-0`."""
 
     cleared: tuple[str, ...] = ()
     left: tuple[str, ...] = ()

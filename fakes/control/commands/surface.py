@@ -22,7 +22,7 @@ class Control(ABC):
 
 
 class Method(Generic[P, Reply]):
-    """A method that makes a command of its arguments, and does it: `control.inject("xid/79", "gpu-0")`."""
+    """A method that makes a command of its arguments, and does it: `control.inject("xid/48", "gpu-0")`."""
 
     def __init__(self, command: Callable[P, Command[Reply]]) -> None:
         self.command = command

@@ -54,7 +54,7 @@ def test_up_prints_the_commands_to_try_next_and_down_leaves_nothing(nodes: Path)
     lines = up().stdout.splitlines()
     assert (lines[1], lines[3:]) == (
         f"export KUBECONFIG={nodes}/drahealth/kubeconfig",
-        ["drahealth ctl inject xid/79 gpu-0", "drahealth down"],
+        ["drahealth ctl inject xid/48 gpu-0", "drahealth down"],
     )
     assert (run(COMMAND, "down").returncode, list(nodes.iterdir())) == (0, [])
 
@@ -106,7 +106,7 @@ def test_a_killed_node_starts_again_with_its_inventory(nodes: Path, tmp_path: Pa
     file.write_text("format: inventory/v1\ndevices: [{name: board, count: 1}]\n")
     up("-f", str(file))
     kill(process_of())
-    assert run(COMMAND, "up").stdout.splitlines()[3] == "drahealth ctl inject xid/79 board"
+    assert run(COMMAND, "up").stdout.splitlines()[3] == "drahealth ctl inject xid/48 board"
 
 
 def test_down_removes_a_killed_node(nodes: Path) -> None:
@@ -177,7 +177,7 @@ def test_kept_data_need_fresh_for_another_kind_of_node(nodes: Path) -> None:
 def test_fresh_removes_the_data(nodes: Path, tmp_path: Path) -> None:
     up("-f", str(write(tmp_path / "board.yaml", "format: inventory/v1\ndevices: [{name: board}]\n")))
     run(COMMAND, "down", "--keep")
-    assert up("--fresh").stdout.splitlines()[3] == "drahealth ctl inject xid/79 gpu-0"
+    assert up("--fresh").stdout.splitlines()[3] == "drahealth ctl inject xid/48 gpu-0"
 
 
 def test_kubectl_has_help_without_a_node(nodes: Path) -> None:
