@@ -59,14 +59,15 @@ KINDS = (PODS, NODES, EVENTS, NAMESPACES, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSE
 
 class ApiError(Exception):
     """The API server rejected a request: HTTP `status`, and `reason` as in the API (NotFound, Conflict, Invalid,
-    ...).
+    ...). `details` are those of the `Status` object.
     """
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    def __init__(self, status: int, reason: str, message: str, details: Object | None = None) -> None:
         super().__init__(f"{reason}: {message}")
         self.status = status
         self.reason = reason
         self.message = message
+        self.details = details
 
 
 @dataclass(frozen=True, slots=True)

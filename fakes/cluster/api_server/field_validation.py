@@ -16,6 +16,14 @@ _LEVELS = ("Ignore", "Warn", "Strict")
 _MOST_WARNINGS = 20
 
 
+def wants_dry_run(request: web.Request, options: str) -> bool:
+    """Whether the request shall have no effect. Raises `ApiError` 422, which names these options, for a wrong value."""
+    values = request.query.getall("dryRun", [])
+    if errors := refusals.dry_run_errors(values):
+        raise refusals.invalid_options(options, errors)
+    return bool(values)
+
+
 class FieldValidation:
     """The validation that a request asks for. Raises `ApiError` 400 for an unknown value of `fieldValidation`."""
 

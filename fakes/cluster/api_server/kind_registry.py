@@ -29,7 +29,12 @@ class KindRegistry:
     @property
     def namespaced(self) -> list[Kind]:
         """The stored kinds that have a namespace."""
-        return [served.stored for served in self if served.kind == served.stored and served.stored.namespaced]
+        return [kind for kind in self.stored if kind.namespaced]
+
+    @property
+    def stored(self) -> list[Kind]:
+        """The kinds in the version in which they are stored."""
+        return [served.stored for served in self if served.kind == served.stored]
 
     def at(self, api_version: str, plural: str) -> Kind | None:
         """The kind at this place of the API; None if it is not served."""

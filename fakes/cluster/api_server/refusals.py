@@ -8,60 +8,86 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drahealth.fakes.cluster.api import ApiError, Kind
+from drahealth.fakes.cluster.api import ApiError, Kind, Object
 
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One error in an object: the path of the field and the reason."""
+    """One error in an object: the path of the field, the reason as in the causes of a `Status`, and its text."""
 
     field: str
+    reason: str
     body: str
 
     def __str__(self) -> str:
         return f"{self.field}: {self.body}"
 
+    @property
+    def cause(self) -> Object:
+        """The error as one of the causes of a `Status`."""
+        return {"reason": self.reason, "message": self.body, "field": self.field}
+
 
 def invalid_value(field: str, value: Any, detail: str) -> FieldError:
-    return FieldError(field, f"Invalid value: {_quoted(value)}: {detail}")
+    return FieldError(field, "FieldValueInvalid", f"Invalid value: {_quoted(value)}: {detail}")
 
 
 def unsupported_value(field: str, value: Any, supported: Iterable[str]) -> FieldError:
     names = ", ".join(_quoted(name) for name in supported)
-    return FieldError(field, f"Unsupported value: {_quoted(value)}: supported values: {names}")
+    body = f"Unsupported value: {_quoted(value)}: supported values: {names}"
+    return FieldError(field, "FieldValueNotSupported", body)
 
 
 def duplicate_value(field: str, value: Any) -> FieldError:
-    return FieldError(field, f"Duplicate value: {_quoted(value)}")
+    return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {_quoted(value)}")
 
 
 def not_in(field: str, value: Any, detail: str) -> FieldError:
     """A name that refers to nothing."""
-    return FieldError(field, f"Not found: {_quoted(value)}: {detail}")
+    return FieldError(field, "FieldValueNotFound", f"Not found: {_quoted(value)}: {detail}")
 
 
 def required_value(field: str, detail: str = "") -> FieldError:
-    return FieldError(field, f"Required value: {detail}" if detail else "Required value")
+    return FieldError(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
 
 
 def too_long(field: str, limit: int) -> FieldError:
     """`limit` in bytes."""
-    return FieldError(field, f"Too long: may not be more than {limit} bytes")
+    return FieldError(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
 
 
 def forbidden(field: str, detail: str) -> FieldError:
-    return FieldError(field, f"Forbidden: {detail}")
+    return FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def dry_run_errors(values: Sequence[str]) -> list[FieldError]:
+    """The errors of the option `dryRun`, whose only value is All."""
+    if set(values) <= {"All"}:
+        return []
+    return [unsupported_value("dryRun", list(values), ("All",))]
 
 
 def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiError:
     """422 for an object whose fields are wrong; every error is in the message."""
+    return _invalid(kind.kind, group_of(kind), name, errors)
+
+
+def invalid_options(kind: str, errors: Sequence[FieldError]) -> ApiError:
+    """422 for wrong options of a request, such as DeleteOptions."""
+    return _invalid(kind, "meta.k8s.io", "", errors)
+
+
+def _invalid(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> ApiError:
     texts = list(dict.fromkeys(str(error) for error in errors))
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    return ApiError(422, "Invalid", f'{_qualified(kind.kind, kind)} "{name}" is invalid: {listed}')
+    message = f'{_dotted(kind, group)} "{name}" is invalid: {listed}'
+    causes = [error.cause for error in errors]
+    return ApiError(422, "Invalid", message, {**_details(kind, group, name), "causes": causes})
 
 
 def not_found(kind: Kind, name: str) -> ApiError:
-    return ApiError(404, "NotFound", f'{_qualified(kind.plural, kind)} "{name}" not found')
+    message = f'{_qualified(kind.plural, kind)} "{name}" not found'
+    return ApiError(404, "NotFound", message, _resource_details(kind, name))
 
 
 def no_such_resource() -> ApiError:
@@ -75,12 +101,22 @@ def unknown_kind(api_version: str, kind: str, hint: str) -> ApiError:
 
 
 def already_exists(kind: Kind, name: str) -> ApiError:
-    return ApiError(409, "AlreadyExists", f'{_qualified(kind.plural, kind)} "{name}" already exists')
+    message = f'{_qualified(kind.plural, kind)} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, _resource_details(kind, name))
 
 
 def conflict(kind: Kind, name: str, why: str) -> ApiError:
-    what = _qualified(kind.plural, kind)
-    return ApiError(409, "Conflict", f'Operation cannot be fulfilled on {what} "{name}": {why}')
+    return _conflict(kind.plural, group_of(kind), name, why)
+
+
+def conflict_of_kind(kind: Kind, name: str, why: str) -> ApiError:
+    """The conflict of a precondition of a deletion, which names the kind instead of the resource."""
+    return _conflict(kind.kind, group_of(kind), name, why)
+
+
+def _conflict(what: str, group: str, name: str, why: str) -> ApiError:
+    message = f'Operation cannot be fulfilled on {_dotted(what, group)} "{name}": {why}'
+    return ApiError(409, "Conflict", message, _details(what, group, name))
 
 
 def stale(kind: Kind, name: str) -> ApiError:
@@ -92,7 +128,9 @@ def stale(kind: Kind, name: str) -> ApiError:
 def terminating(kind: Kind, name: str, namespace: str) -> ApiError:
     what = f'{_qualified(kind.plural, kind)} "{name}" is forbidden'
     why = f"unable to create new content in namespace {namespace} because it is being terminated"
-    return ApiError(403, "Forbidden", f"{what}: {why}")
+    cause = {"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated"}
+    details = {**_resource_details(kind, name), "causes": [{**cause, "field": "metadata.namespace"}]}
+    return ApiError(403, "Forbidden", f"{what}: {why}", details)
 
 
 def bad_request(message: str) -> ApiError:
@@ -170,10 +208,33 @@ def not_stored(kind: Kind, name: str, error: OSError) -> ApiError:
     return ApiError(503, "ServiceUnavailable", message)
 
 
-def _qualified(word: str, kind: Kind) -> str:
+def group_of(kind: Kind) -> str:
+    """The group of a kind; empty for the core group."""
     group, slash, _ = kind.api_version.partition("/")
-    return f"{word}.{group}" if slash else word
+    return group if slash else ""
+
+
+def _resource_details(kind: Kind, name: str) -> Object:
+    return _details(kind.plural, group_of(kind), name)
+
+
+def deleted_details(kind: Kind, obj: Object) -> Object:
+    """The details of the answer to a deletion that does not return the object."""
+    return {**_resource_details(kind, obj["metadata"]["name"]), "uid": obj["metadata"]["uid"]}
+
+
+def _details(kind: str, group: str, name: str) -> Object:
+    """The details of a `Status`, without empty fields."""
+    return {key: value for key, value in (("name", name), ("group", group), ("kind", kind)) if value}
+
+
+def _qualified(word: str, kind: Kind) -> str:
+    return _dotted(word, group_of(kind))
+
+
+def _dotted(word: str, group: str) -> str:
+    return f"{word}.{group}" if group else word
 
 
 def _quoted(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -3,17 +3,17 @@
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from drahealth.fakes.cluster.api import KINDS, ApiError, Kind, Object, WatchEvent
 from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.cluster.api_server.deletion import check_preconditions
+from drahealth.fakes.cluster.api_server.delete_options import delete_options
+from drahealth.fakes.cluster.api_server.deletion import answers_with_object
 from drahealth.fakes.cluster.api_server.discovery import documents
 from drahealth.fakes.cluster.api_server.field_selectors import field_selector
-from drahealth.fakes.cluster.api_server.field_validation import FieldValidation
+from drahealth.fakes.cluster.api_server.field_validation import FieldValidation, wants_dry_run
 from drahealth.fakes.cluster.api_server.label_selectors import label_selector
 from drahealth.fakes.cluster.api_server.openapi import ROOT, openapi_documents
 from drahealth.fakes.cluster.api_server.rejection_log import RejectionLog
@@ -31,6 +31,7 @@ from drahealth.fakes.cluster.api_server.served_kinds import SERVED
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.versioned_server import VersionedServer
 
+_STATUS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 
@@ -84,41 +85,49 @@ class _Resource:
     async def _create(self, request: web.Request) -> web.Response:
         fields = FieldValidation(request, self._kind)
         obj = fields.checked(await self._body(request))
-        return fields.response(await self._server.create(self._kind, obj), status=201)
+        with self._server.dry_run(wants_dry_run(request, "CreateOptions")):
+            return fields.response(await self._server.create(self._kind, obj), status=201)
 
     async def _replace(self, request: web.Request) -> web.Response:
         fields = FieldValidation(request, self._kind)
         obj = fields.checked(await self._body(request))
-        return fields.response(await self._server.replace(self._kind, obj))
+        with self._server.dry_run(wants_dry_run(request, "UpdateOptions")):
+            return fields.response(await self._server.replace(self._kind, obj))
 
     async def _replace_status(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._server.replace_status(self._kind, await self._body(request)))
+        obj = await self._body(request)
+        with self._server.dry_run(wants_dry_run(request, "UpdateOptions")):
+            return web.json_response(await self._server.replace_status(self._kind, obj))
 
     async def _patch(self, request: web.Request) -> web.Response:
         fields = FieldValidation(request, self._kind)
         change = fields.change(await read_patch(request, self._kind, status=False, time=self._server.time()))
         name, namespace = request.match_info["name"], _namespace(request)
-        try:
-            return fields.response(await self._server.patch(self._kind, name, namespace, change))
-        except ApiError as error:
-            if error.status != 404 or not is_apply(request):
-                raise
-        new = change(empty_object(request, self._kind))
-        return fields.response(await self._server.create(self._kind, new), status=201)
+        with self._server.dry_run(wants_dry_run(request, "PatchOptions")):
+            try:
+                return fields.response(await self._server.patch(self._kind, name, namespace, change))
+            except ApiError as error:
+                if error.status != 404 or not is_apply(request):
+                    raise
+            new = change(empty_object(request, self._kind))
+            return fields.response(await self._server.create(self._kind, new), status=201)
 
     async def _patch_status(self, request: web.Request) -> web.Response:
         change = await read_patch(request, self._kind, status=True, time=self._server.time())
         name, namespace = request.match_info["name"], _namespace(request)
-        return web.json_response(await self._server.patch(self._kind, name, namespace, change, status=True))
+        with self._server.dry_run(wants_dry_run(request, "PatchOptions")):
+            return web.json_response(await self._server.patch(self._kind, name, namespace, change, status=True))
 
     async def _delete(self, request: web.Request) -> web.Response:
-        options = await read_body(request) if request.can_read_body else {}
-        grace = request.query.get("gracePeriodSeconds", options.get("gracePeriodSeconds"))
+        options = delete_options(await read_body(request) if request.can_read_body else {}, request.query)
         name, namespace = request.match_info["name"], _namespace(request)
-        if conditions := options.get("preconditions"):
-            check_preconditions(self._kind, await self._server.get(self._kind, name, namespace), conditions)
-        await self._server.delete(self._kind, name, namespace, None if grace is None else _number(grace))
-        return web.json_response({"kind": "Status", "apiVersion": "v1", "status": "Success"})
+        with self._server.dry_run(options.dry_run):
+            deleted = await self._server.delete(self._kind, name, namespace, options)
+        status = 202 if options.accepted_if_waiting and not deleted.removed else 200
+        if deleted.waits or answers_with_object(self._kind):
+            return web.json_response(deleted.object, status=status)
+        details = refusals.deleted_details(self._kind, deleted.object)
+        return web.json_response({**_STATUS, "status": "Success", "details": details}, status=status)
 
     async def _list_or_watch(self, request: web.Request) -> web.StreamResponse:
         matches = _selectors(request)
@@ -172,8 +181,9 @@ class _Resource:
 
 def status_of(error: ApiError) -> Object:
     """The error as the API's `Status` object."""
-    status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-    return {**status, "code": error.status, "reason": error.reason, "message": error.message}
+    status: Object = {**_STATUS, "status": "Failure", "message": error.message, "reason": error.reason}
+    details = {} if error.details is None else {"details": error.details}
+    return {**status, **details, "code": error.status}
 
 
 def status_response(error: ApiError) -> web.Response:
@@ -200,8 +210,6 @@ def _checking(checks: RequestChecks) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         checks.check(request.headers, has_body=request.can_read_body)
-        if "dryRun" in request.query:
-            raise refusals.bad_request("dry runs are not supported; remove dryRun")
         return await handler(request)
 
     return check
@@ -225,13 +233,6 @@ def _start(revision: str) -> str | None:
 
 def _event(event: WatchEvent) -> Object:
     return {"type": event.type, "object": event.object}
-
-
-def _number(text: Any) -> int:
-    try:
-        return int(text)
-    except (ValueError, TypeError):
-        raise refusals.bad_request(f"must be a number of seconds, got {text!r}") from None
 
 
 def _any_kind(api_version: str, *, namespaced: bool) -> Kind:

@@ -7,12 +7,16 @@ and the feature gates. Every call takes effect immediately and in order; only `w
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 from drahealth.fakes.cluster.api import EVENTS, NAMESPACES, NODES, PODS, ApiError, Kind, Object, WatchEvent
-from drahealth.fakes.cluster.api_server import deletion, refusals, strategies
+from drahealth.fakes.cluster.api_server import collection, deletion, refusals, strategies
 from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_patch
+from drahealth.fakes.cluster.api_server.delete_options import DeleteOptions
+from drahealth.fakes.cluster.api_server.deletion import Deletion
 from drahealth.fakes.cluster.api_server.gates import KEP_RULES, FieldRules, HealthFields
 from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
 from drahealth.fakes.cluster.api_server.merged_lists import merged_lists
@@ -83,6 +87,12 @@ class ApiServer:
     async def wait_ready(self) -> None:
         """Waits until the server is ready."""
         await self._ready.wait()
+
+    @contextmanager
+    def dry_run(self, wanted: bool) -> Iterator[None]:
+        """The calls inside have no effect if it is wanted, but all of their results."""
+        with self._storage.dry_run(wanted):
+            yield
 
     # Calls of a client
 
@@ -171,8 +181,13 @@ class ApiServer:
         """Marks the object for deletion; it is deleted when no finalizer is left. A namespace is deleted with its
         objects.
         """
+        await self.delete_with(kind, name, namespace, DeleteOptions(grace))
+
+    async def delete_with(self, kind: Kind, name: str, namespace: str | None, options: DeleteOptions) -> Deletion:
+        """Deletes as `delete` does, with all options of the API. 409 Conflict for a wrong precondition."""
         self._check_ready()
-        self._delete(kind, self._stored(kind, name, namespace), grace)
+        deleted = self._delete(kind, self._stored(kind, name, namespace), options)
+        return replace(deleted, object=self._served(kind, deleted.object))
 
     async def watch(
         self, kind: Kind, namespace: str | None = None, since: str | None = None, matches: Matches = everything
@@ -219,6 +234,9 @@ class ApiServer:
 
     def _check_pod_status(self, new: Object, *, changed: bool) -> None:
         """Raises ApiError for a health entry that breaks a rule."""
+        if self._storage.is_dry_run:
+            validate_status(new, self._rules)
+            return
         name, uid = new["metadata"]["name"], new["metadata"]["uid"]
         try:
             validate_status(new, self._rules)
@@ -273,6 +291,8 @@ class ApiServer:
 
     def _serve(self, old: Object | None, new: Object) -> None:
         """Serves the kinds of a CustomResourceDefinition, in place of those that it had before."""
+        if self._storage.is_dry_run:
+            return
         kinds = custom_kinds(new)
         if old is not None:
             self.kinds.remove([kind for kind in custom_kinds(old) if kind not in kinds])
@@ -281,32 +301,76 @@ class ApiServer:
     def _settle(self, kind: Kind, new: Object) -> Object:
         """Stores the object, or removes it if its deletion is due."""
         if kind != NAMESPACES and deletion.is_due(new):
-            self._storage.remove(kind, new)
-            self._finish(new["metadata"].get("namespace"))
-            if kind == CRDS:
-                self._remove_kinds(custom_kinds(new))
+            self._remove(kind, new)
             return new
         stored = self._put(kind, new)
         if kind == NAMESPACES:
             self._finish(new["metadata"]["name"])
         return stored
 
-    def _delete(self, kind: Kind, obj: Object, grace: int | None) -> None:
-        """Marks the object for deletion before it is removed, as watchers see it."""
-        new = deletion.marked_for_deletion(kind, obj, grace, self._clock.wall())
-        if kind in (NAMESPACES, PODS):
+    def _delete(self, kind: Kind, obj: Object, options: DeleteOptions) -> Deletion:
+        """Marks the object for deletion, or removes it; watchers of Pods see the mark before the removal."""
+        deleted = deletion.marked_for_deletion(kind, obj, options, self._clock.wall())
+        if deleted.pending:
+            return deleted
+        new = deleted.object
+        if deleted.waits or kind == PODS:
             new = self._put(kind, new)
         if kind == NAMESPACES:
             self._empty(new["metadata"]["name"])
+        elif deleted.removed:
+            self._remove(kind, new)
         else:
-            self._settle(kind, new)
+            self._collect(kind, new)
+        return replace(deleted, object=new)
+
+    def _collect(self, kind: Kind, owner: Object) -> None:
+        """Does what the garbage collector does for an object with its finalizer: deletes or orphans its dependents."""
+        policy = collection.policy_of(owner)
+        if policy is None or self._storage.is_dry_run:
+            return
+        for dependent_kind, dependent in self._dependents(owner):
+            if policy == "Orphan":
+                self._settle(dependent_kind, collection.without_owner(dependent, owner))
+            else:
+                self._delete(dependent_kind, dependent, DeleteOptions(propagation=policy))
+        left = [obj for _, obj in self._dependents(owner) if collection.blocks(obj, owner)]
+        found = self._storage.get(kind, key_of(owner))
+        if found is not None and not left:
+            self._settle(kind, collection.without_finalizer(found))
+
+    def _dependents(self, owner: Object) -> Sequence[tuple[Kind, Object]]:
+        namespace = owner["metadata"].get("namespace")
+        kinds = self.kinds.namespaced if namespace else self.kinds.stored
+        objects = [(kind, obj) for kind in kinds for obj in self._storage.objects(kind, namespace)]
+        return [(kind, obj) for kind, obj in objects if collection.is_owned(obj, owner)]
+
+    def _remove(self, kind: Kind, obj: Object) -> None:
+        self._storage.remove(kind, obj)
+        self._finish(obj["metadata"].get("namespace"))
+        for reference in obj["metadata"].get("ownerReferences") or ():
+            if (found := self._owner(reference, obj)) is not None:
+                self._collect(*found)
+        if kind == CRDS:
+            self._remove_kinds(custom_kinds(obj))
+
+    def _owner(self, reference: Object, dependent: Object) -> tuple[Kind, Object] | None:
+        """The owner of a removed object, if it waits for its dependents."""
+        kind = next((one for one in self.kinds if one.kind.kind == reference.get("kind")), None)
+        if kind is None or not reference.get("blockOwnerDeletion"):
+            return None
+        namespace = dependent["metadata"].get("namespace", "") if kind.stored.namespaced else ""
+        owner = self._storage.get(kind.stored, (namespace, str(reference.get("name"))))
+        return None if owner is None else (kind.stored, owner)
 
     def _remove_kinds(self, kinds: Sequence[Kind]) -> None:
         """Serves these kinds no longer, and deletes their objects."""
+        if self._storage.is_dry_run:
+            return
         self.kinds.remove(kinds)
         for kind in kinds:
             for obj in self._storage.objects(kind):
-                self._delete(kind, obj, None)
+                self._delete(kind, obj, DeleteOptions())
 
     def _expire_events(self) -> None:
         wall = self._clock.wall()
@@ -317,7 +381,7 @@ class ApiServer:
     def _empty(self, namespace: str) -> None:
         for kind in self.kinds.namespaced:
             for obj in self._storage.objects(kind, namespace):
-                self._delete(kind, obj, None)
+                self._delete(kind, obj, DeleteOptions())
         self._finish(namespace)
 
     def _finish(self, namespace: str | None) -> None:

@@ -85,6 +85,7 @@ class Storage:
 
     def __init__(self, files: ObjectFiles | None = None) -> None:
         self.revision = 0
+        self.is_dry_run = False
         self._files = files
         self._objects: dict[Kind, dict[Key, Object]] = defaultdict(dict)
         for kind, obj in files.load() if files else ():
@@ -92,6 +93,15 @@ class Storage:
             self.revision = max(self.revision, int(obj["metadata"]["resourceVersion"]) + RESTART_GAP)
         self._watchers: dict[Kind, list[_Watcher]] = defaultdict(list)
         self._history: deque[Change] = deque(maxlen=HISTORY)
+
+    @contextmanager
+    def dry_run(self, wanted: bool = True) -> Iterator[None]:
+        """No write takes effect; a written object keeps its revision, and a new one has none."""
+        before, self.is_dry_run = self.is_dry_run, wanted
+        try:
+            yield
+        finally:
+            self.is_dry_run = before
 
     def get(self, kind: Kind, key: Key) -> Object | None:
         return self._objects[kind].get(key)
@@ -103,6 +113,8 @@ class Storage:
     def put(self, kind: Kind, obj: Object) -> Object:
         """Stores the object with the next revision, notifies the watchers, and returns the stored object."""
         before = self._objects[kind].get(key_of(obj))
+        if self.is_dry_run:
+            return obj
         stored = self._stamped(obj)
         if self._files:
             self._files.put(kind, stored)
@@ -112,6 +124,8 @@ class Storage:
 
     def remove(self, kind: Kind, obj: Object) -> None:
         """Removes the object and sends its last state to the watchers, with the next revision."""
+        if self.is_dry_run:
+            return
         if self._files:
             self._files.remove(kind, obj)
         before = self._objects[kind].pop(key_of(obj))

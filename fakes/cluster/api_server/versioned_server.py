@@ -1,9 +1,12 @@
 """The API server as clients see it: the same calls with a kind in any served version."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
+from dataclasses import replace
 
 from drahealth.fakes.cluster.api import Kind, Object, WatchEvent
+from drahealth.fakes.cluster.api_server.delete_options import DeleteOptions
+from drahealth.fakes.cluster.api_server.deletion import Deletion
 from drahealth.fakes.cluster.api_server.field_types import typed
 from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
 from drahealth.fakes.cluster.api_server.patches import Change
@@ -24,6 +27,9 @@ class VersionedServer:
     @property
     def kinds(self) -> KindRegistry:
         return self._server.kinds
+
+    def dry_run(self, wanted: bool) -> AbstractContextManager[None]:
+        return self._server.dry_run(wanted)
 
     def time(self) -> str:
         return self._server.time()
@@ -59,8 +65,10 @@ class VersionedServer:
 
         return served.serve(await self._server.patch(served.stored, name, namespace, stored, status=status))
 
-    async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
-        await self._server.delete(self._server.kinds[kind].stored, name, namespace, grace)
+    async def delete(self, kind: Kind, name: str, namespace: str | None, options: DeleteOptions) -> Deletion:
+        served = self._server.kinds[kind]
+        deleted = await self._server.delete_with(served.stored, name, namespace, options)
+        return replace(deleted, object=served.serve(deleted.object))
 
     async def watch(
         self, kind: Kind, namespace: str | None = None, since: str | None = None, matches: Matches = everything

@@ -66,7 +66,7 @@ def test_digest_ignores_comments_and_changes_with_the_object() -> None:
         (
             pod(claim="x: y"),
             2,
-            'Pod "job" is invalid: spec.resourceClaims[0]: Invalid value: {"name": "gpu", "x": "y"}: ' + ONE_SOURCE,
+            'Pod "job" is invalid: spec.resourceClaims[0]: Invalid value: {"name":"gpu","x":"y"}: ' + ONE_SOURCE,
         ),
         (pod() + "  nodeName: b\n", 9, "nodeName must be node-a, got b; remove it"),
         (f"{pod()}---{pod()}", 10, "duplicate object Pod default/job"),
