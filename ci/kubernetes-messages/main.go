@@ -16,9 +16,12 @@ import (
 	"strings"
 
 	apps "k8s.io/api/apps/v1"
+	authentication "k8s.io/api/authentication/v1"
+	authorization "k8s.io/api/authorization/v1"
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	events "k8s.io/api/events/v1"
+	policy "k8s.io/api/policy/v1"
 	resource "k8s.io/api/resource/v1"
 	resourcebeta "k8s.io/api/resource/v1beta1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +33,9 @@ var objects = []any{
 	resource.ResourceSlice{}, resource.ResourceClaim{}, resource.ResourceClaimTemplate{}, resource.DeviceClass{},
 	resourcebeta.ResourceSlice{}, resourcebeta.ResourceClaim{}, resourcebeta.ResourceClaimTemplate{},
 	resourcebeta.DeviceClass{}, meta.DeleteOptions{},
-	core.ConfigMap{}, core.Secret{}, core.ServiceAccount{},
+	core.ConfigMap{}, core.Secret{}, core.ServiceAccount{}, core.Service{}, core.Binding{},
+	policy.PodDisruptionBudget{}, policy.Eviction{}, authentication.SelfSubjectReview{},
+	authorization.SelfSubjectAccessReview{}, authorization.SelfSubjectRulesReview{},
 }
 
 const prefix = "drahealth.kubernetes"
@@ -46,6 +51,10 @@ message Envelope {  // after the bytes "k8s\0"
   bytes raw = 2;
   string contentEncoding = 3;
   string contentType = 4;
+}
+
+message ExtraValue {
+  repeated string items = 1;
 }
 
 message FieldsV1 {
@@ -82,7 +91,7 @@ message TypeMeta {
 }
 `
 
-var specialNames = []string{"FieldsV1", "IntOrString", "MicroTime", "Quantity", "RawExtension", "Time"}
+var specialNames = []string{"ExtraValue", "FieldsV1", "IntOrString", "MicroTime", "Quantity", "RawExtension", "Time"}
 
 // The messages of each .proto file by name, and the other files that it imports.
 type file struct {
@@ -183,6 +192,9 @@ func typeOf(t reflect.Type, in string) string {
 		}
 		return "optional " + typeOf(t.Elem(), in)
 	case reflect.Slice:
+		if slices.Contains(specialNames, t.Name()) {
+			return structOf(t, in)
+		}
 		if t.Elem().Kind() == reflect.Uint8 {
 			return "bytes"
 		}

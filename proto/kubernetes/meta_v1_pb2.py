@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(drahealth/proto/kubernetes/meta_v1.proto\x12\x1c\x64rahealth.kubernetes.meta_v1\x1a google/protobuf/descriptor.proto\"\x7f\n\x08\x45nvelope\x12\x38\n\x08typeMeta\x18\x01 \x01(\x0b\x32&.drahealth.kubernetes.meta_v1.TypeMeta\x12\x0b\n\x03raw\x18\x02 \x01(\x0c\x12\x17\n\x0f\x63ontentEncoding\x18\x03 \x01(\t\x12\x13\n\x0b\x63ontentType\x18\x04 \x01(\t\"\x17\n\x08\x46ieldsV1\x12\x0b\n\x03raw\x18\x01 \x01(\x0c\";\n\x0bIntOrString\x12\x0c\n\x04type\x18\x01 \x01(\x03\x12\x0e\n\x06intVal\x18\x02 \x01(\x05\x12\x0e\n\x06strVal\x18\x03 \x01(\t\"K\n\tMicroTime\x12\x14\n\x07seconds\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05nanos\x18\x02 \x01(\x05H\x01\x88\x01\x01\x42\n\n\x08_secondsB\x08\n\x06_nanos\"\x1a\n\x08Quantity\x12\x0e\n\x06string\x18\x01 \x01(\t\"\x1b\n\x0cRawExtension\x12\x0b\n\x03raw\x18\x01 \x01(\x0c\"F\n\x04Time\x12\x14\n\x07seconds\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05nanos\x18\x02 \x01(\x05H\x01\x88\x01\x01\x42\n\n\x08_secondsB\x08\n\x06_nanos\",\n\x08TypeMeta\x12\x12\n\napiVersion\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\"\xe5\x01\n\tCondition\x12\x11\n\x04type\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x06status\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x1a\n\x12observedGeneration\x18\x03 \x01(\x03\x12>\n\x12lastTransitionTime\x18\x04 \x01(\x0b\x32\".drahealth.kubernetes.meta_v1.Time\x12\x13\n\x06reason\x18\x05 \x01(\tH\x02\x88\x01\x01\x12\x14\n\x07message\x18\x06 \x01(\tH\x03\x88\x01\x01\x42\x07\n\x05_typeB\t\n\x07_statusB\t\n\x07_reasonB\n\n\x08_message\"\xf9\x02\n\rDeleteOptions\x12\x1f\n\x12gracePeriodSeconds\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x42\n\rpreconditions\x18\x02 \x01(\x0b\x32+.drahealth.kubernetes.meta_v1.Preconditions\x12\x1d\n\x10orphanDependents\x18\x03 \x01(\x08H\x01\x88\x01\x01\x12\x1e\n\x11propagationPolicy\x18\x04 \x01(\tH\x02\x88\x01\x01\x12\x0e\n\x06\x64ryRun\x18\x05 \x03(\t\x12=\n0ignoreStoreReadErrorWithClusterBreakingPotential\x18\x06 \x01(\x08H\x03\x88\x01\x01\x42\x15\n\x13_gracePeriodSecondsB\x13\n\x11_orphanDependentsB\x14\n\x12_propagationPolicyB3\n1_ignoreStoreReadErrorWithClusterBreakingPotential\"\xe8\x01\n\rLabelSelector\x12Q\n\x0bmatchLabels\x18\x01 \x03(\x0b\x32<.drahealth.kubernetes.meta_v1.LabelSelector.MatchLabelsEntry\x12P\n\x10matchExpressions\x18\x02 \x03(\x0b\x32\x36.drahealth.kubernetes.meta_v1.LabelSelectorRequirement\x1a\x32\n\x10MatchLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"h\n\x18LabelSelectorRequirement\x12\x10\n\x03key\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x15\n\x08operator\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x0e\n\x06values\x18\x03 \x03(\tB\x06\n\x04_keyB\x0b\n\t_operator\"\xe1\x01\n\x12ManagedFieldsEntry\x12\x0f\n\x07manager\x18\x01 \x01(\t\x12\x11\n\toperation\x18\x02 \x01(\t\x12\x12\n\napiVersion\x18\x03 \x01(\t\x12\x30\n\x04time\x18\x04 \x01(\x0b\x32\".drahealth.kubernetes.meta_v1.Time\x12\x12\n\nfieldsType\x18\x06 \x01(\t\x12\x38\n\x08\x66ieldsV1\x18\x07 \x01(\x0b\x32&.drahealth.kubernetes.meta_v1.FieldsV1\x12\x13\n\x0bsubresource\x18\x08 \x01(\t\"\xf2\x05\n\nObjectMeta\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cgenerateName\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x10\n\x08selfLink\x18\x04 \x01(\t\x12\x0b\n\x03uid\x18\x05 \x01(\t\x12\x17\n\x0fresourceVersion\x18\x06 \x01(\t\x12\x12\n\ngeneration\x18\x07 \x01(\x03\x12=\n\x11\x63reationTimestamp\x18\x08 \x01(\x0b\x32\".drahealth.kubernetes.meta_v1.Time\x12=\n\x11\x64\x65letionTimestamp\x18\t \x01(\x0b\x32\".drahealth.kubernetes.meta_v1.Time\x12\'\n\x1a\x64\x65letionGracePeriodSeconds\x18\n \x01(\x03H\x00\x88\x01\x01\x12\x44\n\x06labels\x18\x0b \x03(\x0b\x32\x34.drahealth.kubernetes.meta_v1.ObjectMeta.LabelsEntry\x12N\n\x0b\x61nnotations\x18\x0c \x03(\x0b\x32\x39.drahealth.kubernetes.meta_v1.ObjectMeta.AnnotationsEntry\x12\x45\n\x0fownerReferences\x18\r \x03(\x0b\x32,.drahealth.kubernetes.meta_v1.OwnerReference\x12\x12\n\nfinalizers\x18\x0e \x03(\t\x12G\n\rmanagedFields\x18\x11 \x03(\x0b\x32\x30.drahealth.kubernetes.meta_v1.ManagedFieldsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x1d\n\x1b_deletionGracePeriodSeconds\"\xea\x01\n\x0eOwnerReference\x12\x17\n\napiVersion\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x11\n\x04kind\x18\x01 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x04name\x18\x03 \x01(\tH\x02\x88\x01\x01\x12\x10\n\x03uid\x18\x04 \x01(\tH\x03\x88\x01\x01\x12\x17\n\ncontroller\x18\x06 \x01(\x08H\x04\x88\x01\x01\x12\x1f\n\x12\x62lockOwnerDeletion\x18\x07 \x01(\x08H\x05\x88\x01\x01\x42\r\n\x0b_apiVersionB\x07\n\x05_kindB\x07\n\x05_nameB\x06\n\x04_uidB\r\n\x0b_controllerB\x15\n\x13_blockOwnerDeletion\"[\n\rPreconditions\x12\x10\n\x03uid\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0fresourceVersion\x18\x02 \x01(\tH\x01\x88\x01\x01\x42\x06\n\x04_uidB\x12\n\x10_resourceVersion:/\n\x06inline\x12\x1d.google.protobuf.FieldOptions\x18\xd1\x86\x03 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(drahealth/proto/kubernetes/meta_v1.proto\x12\x1c\x64rahealth.kubernetes.meta_v1\x1a google/protobuf/descriptor.proto\"\x7f\n\x08\x45nvelope\x12\x38\n\x08typeMeta\x18\x01 \x01(\x0b\x32&.drahealth.kubernetes.meta_v1.TypeMeta\x12\x0b\n\x03raw\x18\x02 \x01(\x0c\x12\x17\n\x0f\x63ontentEncoding\x18\x03 \x01(\t\x12\x13\n\x0b\x63ontentType\x18\x04 \x01(\t\"\x1b\n\nExtraValue\x12\r\n\x05items\x18\x01 \x03(\t\"\x17\n\x08\x46ieldsV1\x12\x0b\n\x03raw\x18\x01 \x01(\x0c\";\n\x0bIntOrString\x12\x0c\n\x04type\x18\x01 \x01(\x03\x12\x0e\n\x06intVal\x18\x02 \x01(\x05\x12\x0e\n\x06strVal\x18\x03 \x01(\t\"K\n\tMicroTime\x12\x14\n\x07seconds\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05nanos\x18\x02 \x01(\x05H\x01\x88\x01\x01\x42\n\n\x08_secondsB\x08\n\x06_nanos\"\x1a\n\x08Quantity\x12\x0e\n\x06string\x18\x01 \x01(\t\"\x1b\n\x0cRawExtension\x12\x0b\n\x03raw\x18\x01 \x01(\x0c\"F\n\x04Time\x12\x14\n\x07seconds\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05nanos\x18\x02 \x01(\x05H\x01\x88\x01\x01\x42\n\n\x08_secondsB\x08\n\x06_nanos\",\n\x08TypeMeta\x12\x12\n\napiVersion\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\"\xe5\x01\n\tCondition\x12\x11\n\x04type\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x06status\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x1a\n\x12observedGeneration\x18\x03 \x01(\x03\x12>\n\x12lastTransitionTime\x18\x04 \x01(\x0b\x32\".drahealth.kubernetes.meta_v1.Time\x12\x13\n\x06reason\x18\x05 \x01(\tH\x02\x88\x01\x01\x12\x14\n\x07message\x18\x06 \x01(\tH\x03\x88\x01\x01\x42\x07\n\x05_typeB\t\n\x07_statusB\t\n\x07_reasonB\n\n\x08_message\"\xf9\x02\n\rDeleteOptions\x12\x1f\n\x12gracePeriodSeconds\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x42\n\rpreconditions\x18\x02 \x01(\x0b\x32+.drahealth.kubernetes.meta_v1.Preconditions\x12\x1d\n\x10orphanDependents\x18\x03 \x01(\x08H\x01\x88\x01\x01\x12\x1e\n\x11propagationPolicy\x18\x04 \x01(\tH\x02\x88\x01\x01\x12\x0e\n\x06\x64ryRun\x18\x05 \x03(\t\x12=\n0ignoreStoreReadErrorWithClusterBreakingPotential\x18\x06 \x01(\x08H\x03\x88\x01\x01\x42\x15\n\x13_gracePeriodSecondsB\x13\n\x11_orphanDependentsB\x14\n\x12_propagationPolicyB3\n1_ignoreStoreReadErrorWithClusterBreakingPotential\"h\n\x18\x46ieldSelectorRequirement\x12\x10\n\x03key\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x15\n\x08operator\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x0e\n\x06values\x18\x03 \x03(\tB\x06\n\x04_keyB\x0b\n\t_operator\"\xe8\x01\n\rLabelSelector\x12Q\n\x0bmatchLabels\x18\x01 \x03(\x0b\x32<.drahealth.kubernetes.meta_v1.LabelSelector.MatchLabelsEntry\x12P\n\x10matchExpressions\x18\x02 \x03(\x0b\x32\x36.drahealth.kubernetes.meta_v1.LabelSelectorRequirement\x1a\x32\n\x10MatchLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"h\n\x18LabelSelectorRequirement\x12\x10\n\x03key\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x15\n\x08operator\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x0e\n\x06values\x18\x03 \x03(\tB\x06\n\x04_keyB\x0b\n\t_operator\"\xe1\x01\n\x12ManagedFieldsEntry\x12\x0f\n\x07manager\x18\x01 \x01(\t\x12\x11\n\toperation\x18\x02 \x01(\t\x12\x12\n\napiVersion\x18\x03 \x01(\t\x12\x30\n\x04time\x18\x04 \x01(\x0b\x32\".drahealth.kubernetes.meta_v1.Time\x12\x12\n\nfieldsType\x18\x06 \x01(\t\x12\x38\n\x08\x66ieldsV1\x18\x07 \x01(\x0b\x32&.drahealth.kubernetes.meta_v1.FieldsV1\x12\x13\n\x0bsubresource\x18\x08 \x01(\t\"\xf2\x05\n\nObjectMeta\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cgenerateName\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x10\n\x08selfLink\x18\x04 \x01(\t\x12\x0b\n\x03uid\x18\x05 \x01(\t\x12\x17\n\x0fresourceVersion\x18\x06 \x01(\t\x12\x12\n\ngeneration\x18\x07 \x01(\x03\x12=\n\x11\x63reationTimestamp\x18\x08 \x01(\x0b\x32\".drahealth.kubernetes.meta_v1.Time\x12=\n\x11\x64\x65letionTimestamp\x18\t \x01(\x0b\x32\".drahealth.kubernetes.meta_v1.Time\x12\'\n\x1a\x64\x65letionGracePeriodSeconds\x18\n \x01(\x03H\x00\x88\x01\x01\x12\x44\n\x06labels\x18\x0b \x03(\x0b\x32\x34.drahealth.kubernetes.meta_v1.ObjectMeta.LabelsEntry\x12N\n\x0b\x61nnotations\x18\x0c \x03(\x0b\x32\x39.drahealth.kubernetes.meta_v1.ObjectMeta.AnnotationsEntry\x12\x45\n\x0fownerReferences\x18\r \x03(\x0b\x32,.drahealth.kubernetes.meta_v1.OwnerReference\x12\x12\n\nfinalizers\x18\x0e \x03(\t\x12G\n\rmanagedFields\x18\x11 \x03(\x0b\x32\x30.drahealth.kubernetes.meta_v1.ManagedFieldsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x1d\n\x1b_deletionGracePeriodSeconds\"\xea\x01\n\x0eOwnerReference\x12\x17\n\napiVersion\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x11\n\x04kind\x18\x01 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x04name\x18\x03 \x01(\tH\x02\x88\x01\x01\x12\x10\n\x03uid\x18\x04 \x01(\tH\x03\x88\x01\x01\x12\x17\n\ncontroller\x18\x06 \x01(\x08H\x04\x88\x01\x01\x12\x1f\n\x12\x62lockOwnerDeletion\x18\x07 \x01(\x08H\x05\x88\x01\x01\x42\r\n\x0b_apiVersionB\x07\n\x05_kindB\x07\n\x05_nameB\x06\n\x04_uidB\r\n\x0b_controllerB\x15\n\x13_blockOwnerDeletion\"[\n\rPreconditions\x12\x10\n\x03uid\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0fresourceVersion\x18\x02 \x01(\tH\x01\x88\x01\x01\x42\x06\n\x04_uidB\x12\n\x10_resourceVersion:/\n\x06inline\x12\x1d.google.protobuf.FieldOptions\x18\xd1\x86\x03 \x01(\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,40 +40,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OBJECTMETA_ANNOTATIONSENTRY']._serialized_options = b'8\001'
   _globals['_ENVELOPE']._serialized_start=108
   _globals['_ENVELOPE']._serialized_end=235
-  _globals['_FIELDSV1']._serialized_start=237
-  _globals['_FIELDSV1']._serialized_end=260
-  _globals['_INTORSTRING']._serialized_start=262
-  _globals['_INTORSTRING']._serialized_end=321
-  _globals['_MICROTIME']._serialized_start=323
-  _globals['_MICROTIME']._serialized_end=398
-  _globals['_QUANTITY']._serialized_start=400
-  _globals['_QUANTITY']._serialized_end=426
-  _globals['_RAWEXTENSION']._serialized_start=428
-  _globals['_RAWEXTENSION']._serialized_end=455
-  _globals['_TIME']._serialized_start=457
-  _globals['_TIME']._serialized_end=527
-  _globals['_TYPEMETA']._serialized_start=529
-  _globals['_TYPEMETA']._serialized_end=573
-  _globals['_CONDITION']._serialized_start=576
-  _globals['_CONDITION']._serialized_end=805
-  _globals['_DELETEOPTIONS']._serialized_start=808
-  _globals['_DELETEOPTIONS']._serialized_end=1185
-  _globals['_LABELSELECTOR']._serialized_start=1188
-  _globals['_LABELSELECTOR']._serialized_end=1420
-  _globals['_LABELSELECTOR_MATCHLABELSENTRY']._serialized_start=1370
-  _globals['_LABELSELECTOR_MATCHLABELSENTRY']._serialized_end=1420
-  _globals['_LABELSELECTORREQUIREMENT']._serialized_start=1422
-  _globals['_LABELSELECTORREQUIREMENT']._serialized_end=1526
-  _globals['_MANAGEDFIELDSENTRY']._serialized_start=1529
-  _globals['_MANAGEDFIELDSENTRY']._serialized_end=1754
-  _globals['_OBJECTMETA']._serialized_start=1757
-  _globals['_OBJECTMETA']._serialized_end=2511
-  _globals['_OBJECTMETA_LABELSENTRY']._serialized_start=2383
-  _globals['_OBJECTMETA_LABELSENTRY']._serialized_end=2428
-  _globals['_OBJECTMETA_ANNOTATIONSENTRY']._serialized_start=2430
-  _globals['_OBJECTMETA_ANNOTATIONSENTRY']._serialized_end=2480
-  _globals['_OWNERREFERENCE']._serialized_start=2514
-  _globals['_OWNERREFERENCE']._serialized_end=2748
-  _globals['_PRECONDITIONS']._serialized_start=2750
-  _globals['_PRECONDITIONS']._serialized_end=2841
+  _globals['_EXTRAVALUE']._serialized_start=237
+  _globals['_EXTRAVALUE']._serialized_end=264
+  _globals['_FIELDSV1']._serialized_start=266
+  _globals['_FIELDSV1']._serialized_end=289
+  _globals['_INTORSTRING']._serialized_start=291
+  _globals['_INTORSTRING']._serialized_end=350
+  _globals['_MICROTIME']._serialized_start=352
+  _globals['_MICROTIME']._serialized_end=427
+  _globals['_QUANTITY']._serialized_start=429
+  _globals['_QUANTITY']._serialized_end=455
+  _globals['_RAWEXTENSION']._serialized_start=457
+  _globals['_RAWEXTENSION']._serialized_end=484
+  _globals['_TIME']._serialized_start=486
+  _globals['_TIME']._serialized_end=556
+  _globals['_TYPEMETA']._serialized_start=558
+  _globals['_TYPEMETA']._serialized_end=602
+  _globals['_CONDITION']._serialized_start=605
+  _globals['_CONDITION']._serialized_end=834
+  _globals['_DELETEOPTIONS']._serialized_start=837
+  _globals['_DELETEOPTIONS']._serialized_end=1214
+  _globals['_FIELDSELECTORREQUIREMENT']._serialized_start=1216
+  _globals['_FIELDSELECTORREQUIREMENT']._serialized_end=1320
+  _globals['_LABELSELECTOR']._serialized_start=1323
+  _globals['_LABELSELECTOR']._serialized_end=1555
+  _globals['_LABELSELECTOR_MATCHLABELSENTRY']._serialized_start=1505
+  _globals['_LABELSELECTOR_MATCHLABELSENTRY']._serialized_end=1555
+  _globals['_LABELSELECTORREQUIREMENT']._serialized_start=1557
+  _globals['_LABELSELECTORREQUIREMENT']._serialized_end=1661
+  _globals['_MANAGEDFIELDSENTRY']._serialized_start=1664
+  _globals['_MANAGEDFIELDSENTRY']._serialized_end=1889
+  _globals['_OBJECTMETA']._serialized_start=1892
+  _globals['_OBJECTMETA']._serialized_end=2646
+  _globals['_OBJECTMETA_LABELSENTRY']._serialized_start=2518
+  _globals['_OBJECTMETA_LABELSENTRY']._serialized_end=2563
+  _globals['_OBJECTMETA_ANNOTATIONSENTRY']._serialized_start=2565
+  _globals['_OBJECTMETA_ANNOTATIONSENTRY']._serialized_end=2615
+  _globals['_OWNERREFERENCE']._serialized_start=2649
+  _globals['_OWNERREFERENCE']._serialized_end=2883
+  _globals['_PRECONDITIONS']._serialized_start=2885
+  _globals['_PRECONDITIONS']._serialized_end=2976
 # @@protoc_insertion_point(module_scope)

@@ -17,6 +17,7 @@ from drahealth.fakes.cluster.api_server.protobuf_bodies import MESSAGES, is_inli
 
 _SPECIAL: Mapping[str, tuple[type, ...]] = MappingProxyType(
     {
+        "ExtraValue": (list,),
         "FieldsV1": (object,),
         "IntOrString": (int, str),
         "MicroTime": (str,),

@@ -20,10 +20,13 @@ from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.api_server.json_values import parse_json
 from drahealth.proto.kubernetes import (
     apps_v1_pb2,
+    authentication_v1_pb2,
+    authorization_v1_pb2,
     coordination_v1_pb2,
     core_v1_pb2,
     events_v1_pb2,
     meta_v1_pb2,
+    policy_v1_pb2,
     resource_v1_pb2,
     resource_v1beta1_pb2,
 )
@@ -31,11 +34,15 @@ from drahealth.proto.kubernetes import (
 MAGIC = b"k8s\0"
 
 _CLAIM_KINDS = ("ResourceSlice", "ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
+_CORE_KINDS = (*("Binding", "ConfigMap", "Event", "Namespace", "Node", "Pod", "Secret", "Service", "ServiceAccount"),)
 _FILES: tuple[tuple[str, FileDescriptor, tuple[str, ...]], ...] = (
-    ("v1", core_v1_pb2.DESCRIPTOR, ("Pod", "Node", "Namespace", "Event", "ConfigMap", "Secret", "ServiceAccount")),
+    ("v1", core_v1_pb2.DESCRIPTOR, _CORE_KINDS),
+    ("authentication.k8s.io/v1", authentication_v1_pb2.DESCRIPTOR, ("SelfSubjectReview",)),
+    ("authorization.k8s.io/v1", authorization_v1_pb2.DESCRIPTOR, ("SelfSubjectAccessReview", "SelfSubjectRulesReview")),
     ("events.k8s.io/v1", events_v1_pb2.DESCRIPTOR, ("Event",)),
     ("apps/v1", apps_v1_pb2.DESCRIPTOR, ("ReplicaSet",)),
     ("coordination.k8s.io/v1", coordination_v1_pb2.DESCRIPTOR, ("Lease",)),
+    ("policy/v1", policy_v1_pb2.DESCRIPTOR, ("Eviction", "PodDisruptionBudget")),
     ("resource.k8s.io/v1", resource_v1_pb2.DESCRIPTOR, _CLAIM_KINDS),
     ("resource.k8s.io/v1beta2", resource_v1_pb2.DESCRIPTOR, _CLAIM_KINDS),
     ("resource.k8s.io/v1beta1", resource_v1beta1_pb2.DESCRIPTOR, _CLAIM_KINDS),
@@ -179,6 +186,7 @@ def _embedded(message: Any) -> Any:
 
 _SPECIAL: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {
+        "ExtraValue": lambda message: [*message.items],
         "FieldsV1": _embedded,
         "IntOrString": lambda message: message.strVal if message.type else message.intVal,
         "MicroTime": _micro_time,

@@ -159,6 +159,12 @@ def unsupported_media_type(media_type: str) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", message)
 
 
+def not_acceptable(supported: Iterable[str]) -> ApiError:
+    """The error for a header Accept with unknown media types only."""
+    message = f"only the following media types are accepted: {', '.join(supported)}"
+    return ApiError(406, "NotAcceptable", message)
+
+
 def too_large(limit: int) -> ApiError:
     """`limit` in bytes."""
     return ApiError(413, "RequestEntityTooLarge", f"the body is too large: the limit is {limit} bytes")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
+from datetime import datetime
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -17,6 +18,7 @@ from drahealth.fakes.cluster.api_server.field_validation import FieldValidation,
 from drahealth.fakes.cluster.api_server.label_selectors import label_selector
 from drahealth.fakes.cluster.api_server.openapi import ROOT, openapi_documents
 from drahealth.fakes.cluster.api_server.rejection_log import RejectionLog
+from drahealth.fakes.cluster.api_server.representations import TABLE, Representation, requested_form
 from drahealth.fakes.cluster.api_server.request_bodies import (
     BODY_LIMIT,
     REJECTIONS,
@@ -80,7 +82,9 @@ class _Resource:
         return routes
 
     async def _get(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._server.get(self._kind, request.match_info["name"], _namespace(request)))
+        representation = await self._representation(request)
+        obj = await self._server.get(self._kind, request.match_info["name"], _namespace(request))
+        return web.json_response(representation.one(obj))
 
     async def _create(self, request: web.Request) -> web.Response:
         fields = FieldValidation(request, self._kind)
@@ -130,20 +134,32 @@ class _Resource:
         return web.json_response({**_STATUS, "status": "Success", "details": details}, status=status)
 
     async def _list_or_watch(self, request: web.Request) -> web.StreamResponse:
-        matches = _selectors(request)
+        matches, representation = _selectors(request), await self._representation(request)
         if request.query.get("watch", "").lower() in ("true", "1"):
-            return await self._watch(request, matches)
+            return await self._watch(request, matches, representation)
         objects, revision = await self._server.snapshot(self._kind, _namespace(request), matches)
-        listed = {"kind": f"{self._kind.kind}List", "apiVersion": self._kind.api_version}
-        return web.json_response({**listed, "metadata": {"resourceVersion": revision}, "items": objects})
+        listed: Object = {"kind": f"{self._kind.kind}List", "apiVersion": self._kind.api_version}
+        listed |= {"metadata": {"resourceVersion": revision}, "items": objects}
+        return web.json_response(representation.listed(listed))
 
-    async def _watch(self, request: web.Request, matches: Matches) -> web.StreamResponse:
+    async def _representation(self, request: web.Request) -> Representation:
+        """The form of the answer that the request asks for."""
+        form = requested_form(request.headers.get("Accept", ""), request.query.get("includeObject", ""))
+        columns = await self._server.columns(self._kind) if form.kind == TABLE else ()
+        now = datetime.fromisoformat(self._server.time())
+        return Representation(form, columns, now, self._server.kinds[self._kind].store)
+
+    async def _watch(
+        self, request: web.Request, matches: Matches, representation: Representation
+    ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         with suppress(ConnectionError):  # the client has gone; the web server notices this later
             await response.prepare(request)
             async with aclosing(self._lines(request, matches)) as lines:
                 async for line in lines:
+                    if line["type"] != "ERROR":
+                        line = {**line, "object": representation.one(line["object"])}
                     await response.write(json.dumps(line).encode() + b"\n")
         return response
 

@@ -1,6 +1,6 @@
 """The API server as clients see it: the same calls with a kind in any served version."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 
@@ -10,12 +10,15 @@ from drahealth.fakes.cluster.api_server.deletion import Deletion
 from drahealth.fakes.cluster.api_server.field_types import typed
 from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
 from drahealth.fakes.cluster.api_server.patches import Change
+from drahealth.fakes.cluster.api_server.printed_columns import Column, columns_of
+from drahealth.fakes.cluster.api_server.printer_paths import custom_columns
 from drahealth.fakes.cluster.api_server.protobuf_bodies import MESSAGES
 from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything
 from drahealth.fakes.cluster.api_server.served_kinds import ServedKind
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.strategies import check_shape
 from drahealth.fakes.cluster.list_watch import Snapshot
+from drahealth.fakes.cluster.other_kinds import CRDS, is_of_kubernetes
 
 
 class VersionedServer:
@@ -33,6 +36,12 @@ class VersionedServer:
 
     def time(self) -> str:
         return self._server.time()
+
+    async def columns(self, kind: Kind) -> Sequence[Column]:
+        """The columns of a table with objects of this kind."""
+        if is_of_kubernetes(kind.api_version):
+            return columns_of(kind)
+        return custom_columns(kind, await self._server.list(CRDS)) or columns_of(kind)
 
     async def create(self, kind: Kind, obj: Object) -> Object:
         served, stored = self._stored(kind, obj)

@@ -119,15 +119,15 @@ async def test_each_client_and_cause_is_logged_once(web: Web, caplog: pytest.Log
 
 @pytest.mark.parametrize(
     ("data", "content_type", "status"),
-    [(body("v1", "Service", b""), PROTOBUF, 415), (b"{}", "application/json", 404)],
+    [(body("v1", "Endpoints", b""), PROTOBUF, 415), (b"{}", "application/json", 404)],
 )
 async def test_a_resource_that_is_not_served_is_logged_once(
     web: Web, caplog: pytest.LogCaptureFixture, data: bytes, content_type: str, status: int
 ) -> None:
-    paths = [f"/api/v1/namespaces/{namespace}/services" for namespace in ("a", "b")]
+    paths = [f"/api/v1/namespaces/{namespace}/endpoints" for namespace in ("a", "b")]
     answers = [await send(web, data, content_type, path) for path in paths]
     assert [(code, answer["kind"]) for code, answer in answers] == [(status, "Status")] * 2
-    assert ["services" in record.getMessage() for record in caplog.records] == [True]
+    assert ["endpoints" in record.getMessage() for record in caplog.records] == [True]
 
 
 async def test_probes_of_other_paths_are_not_logged(web: Web, caplog: pytest.LogCaptureFixture) -> None:
