@@ -16,7 +16,7 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.upgrading import begin_upgrade
 from drahealth.fakes.serve.pod_observer import PodObserver
 from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect
-from drahealth.fakes.timelines.expected import sought
+from drahealth.fakes.timelines.expected import already_true, sought
 from drahealth.fakes.timelines.stage import TimelineStage
 from drahealth.fakes.timelines.story import Story
 from drahealth.fakes.timelines.workload import HELD
@@ -99,8 +99,11 @@ class DriverStage(TimelineStage):
     async def until(self, true: Callable[[], bool]) -> None:
         await self._pods.changes.until(true)
 
-    def met(self, action: Action, expect: Expect) -> None:
-        self._publish(ExpectationMet(self._name, action.step, action.device, sought(action, expect)))
+    def met(self, action: Action, expect: Expect, old: Action | None) -> None:
+        note = already_true(old) if old else ""
+        if note:
+            log.warning("%s: %s", self.story.where(action), note)
+        self._publish(ExpectationMet(self._name, action.step, action.device, sought(action, expect), note))
 
     def not_met(self, action: Action, expect: Expect, *, held: bool) -> None:
         window = f"for {expect.holds:g} s" if held else f"within {expect.within}"
@@ -115,6 +118,9 @@ class DriverStage(TimelineStage):
         if of == "device-plugin":
             return self._pods.shown(set(self.ids_of(device)), self._plugin.options.resource) if self._plugin else []
         return self._pods.shown(self._names(device))
+
+    def newest(self) -> object:
+        return self._pods.newest
 
     def pod_writes(self) -> int:
         """Expectations of it are rejected when the timeline is loaded."""

@@ -23,15 +23,21 @@ class PodObserver:
 
     def __init__(self, pods: NodePods | None = None) -> None:
         self.changes = Changes()
+        self.newest = object()
+        """Another object after each change of a pod."""
         self._pods = pods
         self._calls = Counter[tuple[str, type[DriverEvent]]]()
         if pods:
-            pods.add(self.changes.notify)
+            pods.add(self._pod_changed)
 
     def __call__(self, event: DriverEvent, /) -> None:
         if type(event) in _EVENTS.values():
             self._calls[event.driver, type(event)] += 1
             self.changes.notify()
+
+    def _pod_changed(self) -> None:
+        self.newest = object()
+        self.changes.notify()
 
     def calls(self, driver: str, method: str | None = None) -> int:
         """Number of calls of a driver since the start of the process: those of one method, or all."""

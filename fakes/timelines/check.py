@@ -46,7 +46,9 @@ def judged(loaded: Loaded, inventory: Inventory | None, seed: int | None = None)
     except PlanError as error:
         return None, [*found, *_news(found, error.findings)]
     if not loaded.problems:
-        contradicting = contradictions(planned.actions, story.use.catalogue, by_chance=_is_by_chance(story))
+        use, by_chance = story.use, _is_by_chance(story)
+        policy = faults.policies().get(use.policy)
+        contradicting = contradictions(planned.actions, inventory, use.catalogue, policy, by_chance=by_chance)
         found += _news(found, (*contradicting, *_more_than_held(planned, story)))
     return planned, found
 

@@ -1,29 +1,46 @@
 """Whether a plan contradicts itself: what it does cannot be done then, or what it expects excludes itself. Pure.
 
 Steps with a trigger are left out: their times are unknown. If faults depend on the seed, recoveries without a fault and
-taints are not checked.
+taints are not checked. What devices show is checked only where the steps leave no doubt about it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from drahealth.fakes.control.commands.definition import Subject
 from drahealth.fakes.control.commands.devices import Clear, Inject, Recover, Reset, TaintDevices, UntaintDevices
 from drahealth.fakes.control.commands.life import Crash, Restart, RestartDevicePlugin, Start, Stop, Unregister, Upgrade
 from drahealth.fakes.control.commands.plugin_devices import Remove, Restore, SetListedHealth
 from drahealth.fakes.control.commands.reports import SetHealth
-from drahealth.fakes.control.commands.streams import StreamClose
-from drahealth.fakes.faults.catalogue import Fault, UnknownName, action, fault
+from drahealth.fakes.control.commands.streams import SetHeartbeat, StreamClose
+from drahealth.fakes.faults.catalogue import Fault, Policy, UnknownName, action, fault
+from drahealth.fakes.hardware.machine import Machine
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.program.user_files import Finding, Place
 from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect, Mark, Send
+from drahealth.fakes.timelines.workload import HELD
+from drahealth.proto.values import Health
 
 
-def contradictions(actions: Iterable[Action], catalogue: str, *, by_chance: bool = False) -> Iterator[Finding]:
-    """What cannot be so, each with its place. `by_chance`: the faults and taints that there are depend on the seed."""
+def contradictions(
+    actions: Sequence[Action], inventory: Inventory, catalogue: str, policy: Policy | None, *, by_chance: bool = False
+) -> Iterator[Finding]:
+    """What cannot be so, each with its place. `by_chance`: the faults and taints that there are depend on the seed.
+
+    Without a policy, the health of devices with faults is not known.
+    """
     story = _Story(catalogue, by_chance)
+    triggered = any(one.trigger and not isinstance(one.do, Expect | Mark) for one in actions)
+    reported = _Reported(inventory, catalogue, policy) if policy and not triggered else None
+    wrong = set[Place]()
     for action_ in actions:
         if not action_.trigger:
-            yield from ((action_.place, what) for what in story.next(action_))
+            found = [*story.next(action_)]
+            if reported and (excluded := reported.next(action_)) and action_.place not in wrong and not found:
+                found = [excluded]
+                wrong.add(action_.place)  # one error for all devices of the step
+            yield from ((action_.place, what) for what in found)
     for (place, at), helped in story.helped.items():
         if not helped and not by_chance:
             yield place, f"no device of this step has a fault at {at:g} s; inject one first, or remove this step"
@@ -168,6 +185,109 @@ class _Story:
         with suppress(UnknownName):
             return known is None or known.is_recovered_by(action(name))
         return True
+
+
+class _Reported:
+    """The health that the fakes report of each device, where the steps leave no doubt about it.
+
+    A device that no step has changed is left out: `drahealth ctl` can have changed it before.
+    """
+
+    def __init__(self, inventory: Inventory, catalogue: str, policy: Policy) -> None:
+        self.doubtful = set[Subject]()
+        """Fakes whose reports may not reach the kubelet, or whose devices change at unknown times."""
+        self._inventory = inventory
+        self._policy = policy
+        self._leaves = frozenset(inventory.leaves)
+        self._machine = Machine(inventory, catalogue, policy)
+        self._decided = dict[tuple[Subject, str], Action]()
+        """The step that decided the reported health of a device."""
+        self._set = dict[tuple[Subject, str], Health]()
+        """The health that a step has set, whatever the faults."""
+        self._recovering = set[str]()
+        """The devices of which a recovery can still be in progress."""
+
+    def next(self, did: Action) -> str:
+        """An error, if the step expects what the steps before exclude; else nothing."""
+        if isinstance(did.do, Expect):
+            return self._expect(did, did.do)
+        with suppress(ValueError):  # an unknown name is an error of its own
+            self._change(did)
+        return ""
+
+    def _change(self, did: Action) -> None:
+        match did.do:
+            case Inject(fault=name):
+                self._decide(did, self._machine.inject(name, did.device))
+            case Clear(fault=name):
+                self._decide(did, self._machine.clear(name, did.device))
+            case Recover() as recover:
+                self._recover(did, recover)
+            case SetHealth(health=health):
+                self._decide(did, self._inventory.reached(did.device, "device") if health else (), health)
+            case SetListedHealth(health=word):
+                health = Health.HEALTHY if word == Health.HEALTHY else Health.UNHEALTHY
+                self._decide(did, self._inventory.reached(did.device, "device"), health)
+            case Remove() | Restore():
+                for path in self._inventory.reached(did.device, "device"):
+                    self._decided.pop((did.of, path), None)
+            case Reset():
+                self._machine.reset()
+                self._recovering.clear()
+                self._decide(did, self._leaves, Health.HEALTHY)
+                self._decide(did._replace(of="device-plugin"), self._leaves, Health.HEALTHY)
+            case ChangeKubelet():
+                self.doubtful |= {"driver", "device-plugin"}
+            case Mark() | ChangePod() | SetHeartbeat() | TaintDevices() | UntaintDevices():
+                pass  # which change no health
+            case _:
+                self.doubtful.add(did.of)
+
+    def _recover(self, did: Action, recover: Recover) -> None:
+        if recover.fails:
+            return
+        devices = [did.device] if did.device else []
+        if recover.claimed:
+            changed = self._machine.claim(self._machine.faults_on(*devices))
+        else:
+            changed = self._machine.recover(action(recover.action), *devices).changed
+        self._decide(did, changed)
+        if recover.takes != 0:
+            self._recovering |= changed
+
+    def _decide(self, did: Action, paths: Iterable[str], health: Health | None = None) -> None:
+        """The step decides the health of these devices: this one, or that of their faults."""
+        for path in self._leaves.intersection(paths):
+            self._decided[did.of, path] = did
+            self._set.pop((did.of, path), None)
+            if health:
+                self._set[did.of, path] = health
+
+    def _expect(self, did: Action, expect: Expect) -> str:
+        if expect.health in (None, Health.UNKNOWN) or did.of in self.doubtful:  # a timeout can make a device Unknown
+            return ""
+        paths = self._leaves
+        if did.device != HELD:
+            paths = paths.intersection(self._inventory.reached(did.device, "device"))
+        found = {path: self._health(did.of, path) for path in paths}
+        if not found or any(health in (None, expect.health) for health in found.values()):
+            return ""
+        path = min(found)
+        by, health = self._decided[did.of, path], found[path]
+        what = " ".join([*by.verb.split("_"), *([by.what] if isinstance(by.what, str) else [])])
+        policy = f" under the policy {self._policy.name}" if isinstance(by.do, Inject) else ""
+        device = "each device" if did.device == HELD else did.device
+        return (
+            f"{device} is expected {expect.health} at {did.at:g} s, but {by.step} ({what}) makes it {health}{policy}; "
+            f"expect {health}, or change {by.step}"
+        )
+
+    def _health(self, of: Subject, path: str) -> Health | None:
+        """The reported health of a device; None if it is not certain."""
+        if (of, path) not in self._decided:
+            return None
+        found = self._set.get((of, path)) or self._machine.state(path).health
+        return None if path in self._recovering and found is not Health.UNHEALTHY else found
 
 
 def _is_in(path: str, device: str) -> bool:

@@ -22,3 +22,9 @@ def sought(action: Action, expect: Expect) -> str:
     words += [str(expect.health or ""), repr(expect.message) if expect.message is not None else ""]
     words += [f"with at most {expect.pod_writes} status writes"] if expect.pod_writes is not None else []
     return " ".join(filter(None, words))
+
+
+def already_true(old: Action) -> str:
+    """The note on an expectation that was met by a status from before this step."""
+    verb = old.verb.replace("_", " ")
+    return f"already true before the step {old.step} ({verb}); add `holds`, or expect something new"

@@ -5,13 +5,18 @@ failure.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import count
+from operator import attrgetter
 from typing import Any, assert_never, cast
 
 from drahealth.fakes.control.commands.arguments import Kind
 from drahealth.fakes.control.commands.definition import Command, Subject
-from drahealth.fakes.control.commands.devices import Recover, Reset
+from drahealth.fakes.control.commands.devices import Clear, Inject, Recover, Reset, TaintDevices, UntaintDevices
+from drahealth.fakes.control.commands.streams import SetHeartbeat
+from drahealth.fakes.faults.catalogue import fault
 from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect, Mark, Send
 from drahealth.fakes.timelines.expected import fits
 from drahealth.fakes.timelines.messages import command_of
@@ -21,7 +26,21 @@ from drahealth.fakes.timelines.workload import HELD
 from drahealth.proto.clock import Clock
 from drahealth.proto.values import ResourceHealth
 
+_SUBJECTS: tuple[Subject, ...] = ("driver", "device-plugin")
 _TIMES = (Kind.DURATION, Kind.RECOVERY_TIME)
+
+
+@dataclass(slots=True)
+class _Change:
+    """A step that can change what pods show of a device."""
+
+    number: int
+    """The later step has the higher number."""
+    newest: object
+    """`TimelineStage.newest` before it, or before the first of several steps without an expectation between them."""
+    action: Action
+    is_checked: bool = False
+    """An expectation came after it."""
 
 
 class TimelineStage(ABC):
@@ -36,10 +55,16 @@ class TimelineStage(ABC):
         self._speed = speed
         self._failed: set[tuple[str, str]] = set()
         """Steps and devices whose expectation was not met: nothing is to be held."""
+        self._numbers = count()
+        self._changed: dict[tuple[Subject, str], _Change] = {}
+        """The last step that can change a device of a fake."""
+        self._reached: dict[str, set[str]] = {}
+        """The devices that faults on a device have reached."""
 
     async def act(self, action: Action) -> None:
         with self.at(action):
             self.begins(action)
+            self._remember(action)
             match action.do:
                 case Command():
                     await self._command(action, action.do)
@@ -57,12 +82,13 @@ class TimelineStage(ABC):
     async def expect(self, action: Action) -> None:
         expect = cast("Expect", action.do)
         self._failed.discard((action.step, action.device))
+        old = self._old(action, expect)
         with self.at(action):
             if not await self.comes(action, expect, lambda: self._is_so(action, expect)):
                 self._failed.add((action.step, action.device))
                 self.not_met(action, expect, held=False)
             elif not expect.holds:
-                self.met(action, expect)
+                self.met(action, expect, old)
 
     async def held(self, action: Action) -> None:
         expect = cast("Expect", action.do)
@@ -70,7 +96,7 @@ class TimelineStage(ABC):
             return
         with self.at(action):
             if self._is_so(action, expect):
-                self.met(action, expect)
+                self.met(action, expect, None)
             else:
                 self.not_met(action, expect, held=True)
 
@@ -122,8 +148,11 @@ class TimelineStage(ABC):
         """Waits until it is true."""
 
     @abstractmethod
-    def met(self, action: Action, expect: Expect) -> None:
-        """Pods show what they are to show, and have as long as they are to."""
+    def met(self, action: Action, expect: Expect, old: Action | None) -> None:
+        """Pods show what they are to show, and have as long as they are to.
+
+        `old`: they showed it before this step, and no status was written since.
+        """
 
     @abstractmethod
     def not_met(self, action: Action, expect: Expect, *, held: bool) -> None:
@@ -132,6 +161,10 @@ class TimelineStage(ABC):
     @abstractmethod
     def shown(self, device: str, of: Subject = "driver") -> list[ResourceHealth]:
         """What pods show of a device or of its partitions, or of those that the pod holds."""
+
+    @abstractmethod
+    def newest(self) -> object:
+        """An object that is the same until the status of a pod changes."""
 
     @abstractmethod
     def pod_writes(self) -> int:
@@ -157,6 +190,51 @@ class TimelineStage(ABC):
             return False
         shown = self.shown(action.device, action.of)
         return bool(shown) and all(fits(found, expect) for found in shown)
+
+    def _remember(self, action: Action) -> None:
+        """The action is about to change devices. A new pod shows nothing old."""
+        if isinstance(action.do, ChangePod) and action.do.what == "deleted":
+            self._changed.clear()
+        number, newest = next(self._numbers), self.newest()
+        for key in self._changed_by(action):
+            known = self._changed.get(key)
+            first = known.newest if known and not known.is_checked else newest
+            self._changed[key] = _Change(number, first, action)
+
+    def _changed_by(self, action: Action) -> Iterable[tuple[Subject, str]]:
+        """The devices whose health or message the action can change."""
+        inventory, device = self.story.inventory, action.device
+        match action.do:
+            case Mark() | Expect() | ChangePod() | SetHeartbeat() | TaintDevices() | UntaintDevices():
+                return []
+            case ChangeKubelet() | Reset():
+                return [(of, one.path) for of in _SUBJECTS for one in inventory.devices]
+            case Inject(fault=name) | Clear(fault=name):
+                reached = inventory.reached(device, fault(self.story.timeline.use.catalogue, name).reaches)
+                self._reached.setdefault(device, set()).update(reached)
+                return [(action.of, path) for path in reached]
+        if not device:
+            return [(action.of, one.path) for one in inventory.devices]
+        inside = inventory.reached(device, "device")
+        by_fault = (path for one in inside for path in self._reached.get(one, ()))
+        return [(action.of, path) for path in (*inside, *by_fault)]
+
+    def _old(self, action: Action, expect: Expect) -> Action | None:
+        """The last step that can change the device, if pods have shown what is expected since before this step.
+
+        Of several steps without an expectation between them, the first one counts.
+        """
+        inventory = self.story.inventory
+        everywhere = (device.path for device in inventory.devices)
+        paths = everywhere if action.device == HELD else inventory.reached(action.device, "device")
+        changes = [self._changed[action.of, path] for path in paths if (action.of, path) in self._changed]
+        for change in changes:
+            change.is_checked = True
+        is_about_state = not expect.holds and (expect.health is not None or expect.message is not None)
+        if not changes or not is_about_state or not self._is_so(action, expect):
+            return None
+        last = max(changes, key=attrgetter("number"))
+        return last.action if last.newest is self.newest() else None
 
     def _has_happened(self, trigger: Trigger) -> bool:
         if trigger.calls is not None:

@@ -92,6 +92,8 @@ class ExpectationMet:
     step: str
     device: str
     expected: str
+    note: str = ""
+    """Why this shows little: no newer status than that of before an earlier step met the expectation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,8 @@ class TimelineItem(pytest.Item):
         node.time_limit = STORY_LIMIT + lasts(self._story.plan) / self._speed
         try:
             self.function(node=node)
+            # The kubelet can write an effect of the last step after the timeline has ended.
+            node.status_changes += status_changes(node.history.records, node.timeline_began)
         finally:
             session.finish(node)
         for note in node.notes:
@@ -88,10 +90,10 @@ async def play_story(story: Story, node: Node, speed: float = 1.0) -> None:
     async with Holder(node, driver, shows=count * (2 if plugin else 1)) as holder:
         await holder.begin(use.workload, count, [plugin.request(count)] if plugin else [])
         node.log(f"timeline {story.timeline.name}, seed {plan.seed}, plan {plan.hash}")
-        began = time.monotonic()
+        node.timeline_began = time.monotonic()
         stage = NodeStage(node, driver, holder, story, plugin=plugin, speed=speed)
-        node.notes += notes(story, await play(plan, stage, speed=speed))
-        node.status_changes += status_changes(node.history.records, began)
+        left_out = await play(plan, stage, speed=speed)
+        node.notes += dict.fromkeys((*stage.notes(), *notes(story, left_out)))
         await node.kubelet_starts()  # the checks at the end need a running kubelet
 
 

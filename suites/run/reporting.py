@@ -98,6 +98,7 @@ class Reporting:
             outcome = "failed" if call.when == "call" and not _is_harness(call) else "error"
         if call.when == "call" and played:
             outcome, problem = self._judge(item, report, played, outcome, problem)
+            item.user_properties += [("note", note) for note in played.node.notes]
         if call.when == "setup" and report.skipped and scenario.beyond(*about):
             outcome = "not applicable"
         if call.when == "call" or report.failed or outcome == "not applicable":

@@ -69,6 +69,8 @@ class Node(Disruptions):
         """Remarks on a story that passed, one line each."""
         self.status_changes: list[str] = []
         """The health that its pods showed, one line for each changed device."""
+        self.timeline_began = 0.0
+        """When its timeline began, on the clock of the history."""
         self.seconds = 0.0
         """The duration of the scenario."""
         self._run = run

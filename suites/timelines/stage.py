@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ from drahealth.fakes.control.commands.definition import Command, Subject
 from drahealth.fakes.control.commands.life import Crash, Restart, RestartDevicePlugin, Start, Stop, Upgrade
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.durations import Duration
+from drahealth.fakes.program.user_files import Place
 from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect
 from drahealth.fakes.timelines.check import WINDOWS
-from drahealth.fakes.timelines.expected import sought
+from drahealth.fakes.timelines.expected import already_true, sought
 from drahealth.fakes.timelines.plan import ENDING
 from drahealth.fakes.timelines.stage import TimelineStage
 from drahealth.fakes.timelines.story import Story
@@ -88,6 +90,8 @@ class NodeStage(TimelineStage):
         self._driver = driver
         self._holder = holder
         self._plugin = plugin
+        self._met = defaultdict[tuple[Place, float], list[tuple[Action, Action | None]]](list)
+        """What was expected at a time by a step, with the steps before which it was already true."""
 
     async def passes(self, seconds: float) -> None:
         left, begun = seconds, self._beginning(seconds)
@@ -183,8 +187,17 @@ class NodeStage(TimelineStage):
     async def until(self, true: Callable[[], bool]) -> None:
         await self._node.history.until(true, float("inf"))
 
-    def met(self, action: Action, expect: Expect) -> None:
-        """The history has it."""
+    def met(self, action: Action, expect: Expect, old: Action | None) -> None:
+        self._met[action.place, action.at].append((action, old))
+        if old:
+            self._node.log(f"{action.step}: {sought(action, expect)} was {already_true(old)}")
+
+    def notes(self) -> Iterator[str]:
+        """The steps whose expectations a status from before an earlier step met, for every device."""
+        for met in self._met.values():
+            (action, old), *_ = met
+            if old and all(one for _, one in met):
+                yield f"{self.story.where(action)} was {already_true(old)}"
 
     def not_met(self, action: Action, expect: Expect, *, held: bool) -> None:
         shows = (
@@ -200,6 +213,9 @@ class NodeStage(TimelineStage):
             gpus = self._plugin.gpus if self._plugin else ()
             return [found for gpu in gpus if gpu.name in names for found in self._pod.resources(gpu)]
         return [found for gpu in self._driver.gpus if gpu.name in names for found in self._pod.resources(gpu)]
+
+    def newest(self) -> object:
+        return self._pod.status
 
     def pod_writes(self) -> int:
         return sum(event.uid == self._pod.uid for event in self._node.history.of(StatusSeen))

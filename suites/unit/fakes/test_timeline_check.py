@@ -169,6 +169,61 @@ def test_possible_plan_is_accepted_with_any_seed(steps: str) -> None:
     assert all(checked_plan(loaded, Inventory.of(2), seed).actions for seed in range(20))
 
 
+TOO_HOT = "- {set: {health: Unhealthy}, device: gpu-0}\n"
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected", "of"),
+    [
+        ("- {inject: xid/48, device: gpu-0}\n", "gpu-0, health: Healthy", "(inject xid/48) makes it Unhealthy under"),
+        ("- {inject: xid/48, device: all}\n", "held, health: Healthy", "timeline.0"),
+        ("- {inject: xid/79, device: gpu-0}\n", "gpu-0, health: Healthy", "(inject xid/79) makes it Unhealthy"),
+        ("- {inject: xid/13, device: gpu-0}\n", "gpu-0, health: Unhealthy", "(inject xid/13) makes it Healthy"),
+        (f"{ILL}- {{recover: app-restart}}\n", "gpu-0, health: Healthy", "timeline.0 (inject xid/46)"),
+        (f"{ILL}- {{recover: gpu-reset}}\n", "gpu-0, health: Unhealthy", "timeline.1 (recover gpu-reset)"),
+        (f"{ILL}- {{recover: {{action: reboot, fails: true}}}}\n", "gpu-0, health: Healthy", "timeline.0"),
+        (f"{ILL}- {{recover: {{action: reboot, claimed: true}}}}\n", "gpu-0, health: Unhealthy", "timeline.1"),
+        (f"{ILL}- {{clear: xid/46, device: gpu-0}}\n", "gpu-0, health: Unhealthy", "timeline.1"),
+        (TOO_HOT, "gpu-0, health: Healthy", "timeline.0 (set health) makes it Unhealthy;"),
+        (f"{TOO_HOT}- {{reset: true}}\n", "all, health: Unhealthy", "timeline.1 (reset) makes it Healthy;"),
+        (f"{TOO_HOT}- {{set: {{heartbeat: 9s}}}}\n- {{mark: a}}\n", "gpu-0, health: Healthy", "timeline.0"),
+        ("- {plugin: {health: bad}, device: gpu-0}\n", "gpu-0, of: plugin, health: Healthy", "makes it Unhealthy"),
+        ("- {inject: xid/48, device: {pick: 2}}\n", "gpu-1, health: Healthy", "timeline.0"),
+    ],
+)
+def test_expectation_that_the_steps_exclude_is_rejected(steps: str, expected: str, of: str) -> None:
+    (problem,) = problems(f"{steps}- {{expect: {{device: {expected}}}, within: push}}\n")
+    place, _, text = problem.partition(": ")[2].partition(": ")
+    assert (place, " is expected " in text, of in text) == (f"timeline.{steps.count(chr(10))}", True, True)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "- {expect: {health: Unhealthy}}\n",
+        f"{ILL}- {{expect: {{device: gpu-1, health: Healthy}}}}\n",
+        f"{ILL}- {{expect: {{device: gpu-0, health: Unknown}}}}\n",
+        f"{ILL}- {{expect: {{device: gpu-0, message: other}}}}\n",
+        f"{ILL}- recover: {{action: reboot, takes: 9s}}\n- {{expect: {{device: gpu-0, health: Unhealthy}}}}\n",
+        f"- {{stream: {{silence: 9s}}}}\n{ILL}- {{expect: {{device: gpu-0, health: Healthy}}, holds: 5s}}\n",
+        f"- {{driver: stop}}\n{ILL}- {{expect: {{device: gpu-0, health: Healthy}}}}\n",
+        f"- {{kubelet: stop}}\n{ILL}- {{expect: {{device: gpu-0, health: Healthy}}, holds: 5s}}\n",
+        f"{ILL}- {{plugin: stop}}\n- {{expect: {{device: gpu-0, of: plugin, health: Healthy}}}}\n",
+        f"{ILL}- {{when: {{calls: 9}}, recover: reboot}}\n- {{expect: {{device: gpu-0, health: Healthy}}}}\n",
+        "- plugin: {listed: false}\n  device: gpu-0\n- {expect: {device: gpu-0, of: plugin, health: Unhealthy}}\n",
+    ],
+)
+def test_expectation_that_can_be_met_is_accepted(steps: str) -> None:
+    (loaded,) = load(f"{HEAD}timeline:\n{steps}")
+    assert checked_plan(loaded, Inventory.of(2)).actions
+
+
+def test_fault_of_a_partition_does_not_contradict_the_whole_device() -> None:
+    steps = "[{inject: xid/94, device: gpu-0/mig-0}, {expect: {device: gpu-0, health: Healthy}}]"
+    (loaded,) = load(f"{HEAD}timeline: {steps}")
+    assert checked_plan(loaded, Inventory.of(1, partitions=2)).actions
+
+
 def test_when_is_rejected_in_always_steps() -> None:
     (problem,) = problems("- mark: a\nalways: [{when: {seen: Unhealthy}, reset: true}]\n")
     assert problem == "line 6: always.0.when: a step of `always` cannot wait; remove `when`"

@@ -279,3 +279,12 @@ async def test_expect_on_held_matches_any_device_of_the_driver(rig: Rig) -> None
     await shown(rig, shows("Unhealthy", "odd", device=f"{DRIVER}/node-a/split-mig-1"))
     await begins(rig, "{expect: {device: held, health: Unhealthy}, within: 1h}")
     assert await ends(rig) == [("met", "")]
+
+
+async def test_expect_that_was_true_before_the_step_is_met_with_a_note(rig: Rig) -> None:
+    await shown(rig, shows("Healthy", "old"))
+    old = "{expect: {device: gpu-0, message: old}, within: 1h}"
+    await begins(rig, old, "{inject: xid/48, device: gpu-0}", old)
+    assert await ends(rig) == [("met", ""), ("met", "")]
+    first, second = (line["note"] for line in told(rig, "expectation-met"))
+    assert (first, second[:41]) == ("", "already true before the step timeline.1 (")

@@ -3,6 +3,7 @@
 import json
 from itertools import groupby
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -116,6 +117,45 @@ def test_changes_without_a_kubelet_show_after_its_start(tmp_path: Path) -> None:
     events = [record.what for record in read_history(tmp_path / "a story.jsonl").records]
     restarts = [number for number, event in enumerate(events) if isinstance(event, Restarted)]
     assert len([number for number in restarts if number < events.index(Step("the scenario ends"))]) == 3
+
+
+TRUE_BEFORE = """timeline:
+  - {expect: {device: gpu-0, health: Healthy}}
+  - {inject: xid/48, device: all}
+  - {expect: {device: all, health: Unhealthy}}
+  - {expect: {device: gpu-0, message: "XID 48*"}}
+  - {recover: app-restart, device: gpu-0}
+  - {expect: {device: gpu-1, health: Unhealthy}}
+  - {expect: {device: gpu-0, health: Unhealthy}, holds: 1s}
+  - {expect: {device: gpu-0, health: Unhealthy}, within: resync}
+  - {recover: reboot, device: gpu-1}
+  - {clear: xid/95, device: gpu-1}
+  - {expect: {device: gpu-1, health: Healthy}}
+  - {stream: {partial: true}}
+  - {expect: {device: held, message: "*"}, within: restart}
+  - {reset: true}
+  - {expect: {device: all, health: Healthy}}
+"""
+
+
+def test_expect_that_was_true_before_the_step_passes_with_a_note(tmp_path: Path) -> None:
+    path = write(tmp_path, TRUE_BEFORE)
+    given = ("--report", "r.json", "--junitxml", "j.xml", "--histories", "h")
+    done = drahealth("play", path, *given, folder=tmp_path)
+    (result,) = json.loads((tmp_path / "r.json").read_text())["scenarios"]
+    notes = [note for note in result["notes"] if "already true before the step" in note]
+    assert [note.split(";")[0].partition("line ")[2] for note in notes] == [
+        "11, timeline.7 was already true before the step timeline.4 (recover)",
+        "16, timeline.12 was already true before the step timeline.11 (stream partial)",
+    ]
+    properties = ElementTree.parse(tmp_path / "j.xml").iter("property")
+    assert [one.get("value") for one in properties if one.get("name") == "note"] == notes
+    assert (notes[0] in done.stdout, "timeline.7: gpu-0" in (tmp_path / "h/a story.jsonl").read_text()) == (True, True)
+
+
+def test_effect_of_the_last_step_is_printed(tmp_path: Path) -> None:
+    done = drahealth("play", write(tmp_path, "timeline: [{inject: xid/48, device: gpu-1}]"))
+    assert "showed gpu-1: Healthy, Unhealthy 'XID 48" in done.stdout
 
 
 STOPPED = "{kubelet: stop}, {expect: {health: Healthy}}, {kubelet: start}"
