@@ -17,6 +17,21 @@ CRDS = Kind(
 )
 """The kind CustomResourceDefinition."""
 
+BUDGETS = Kind("PodDisruptionBudget", "poddisruptionbudgets", "policy/v1", namespaced=True, has_status=True)
+"""The kind PodDisruptionBudget."""
+
+BINDINGS = Kind("Binding", "bindings", "v1", namespaced=True)
+EVICTIONS = Kind("Eviction", "evictions", "policy/v1", namespaced=True)
+"""Bindings and evictions are requests for a Pod. They are not stored."""
+
+DATA_KINDS = (
+    Kind("ConfigMap", "configmaps", "v1", namespaced=True),
+    Kind("Secret", "secrets", "v1", namespaced=True),
+    Kind("Service", "services", "v1", namespaced=True, has_status=True),
+    Kind("ServiceAccount", "serviceaccounts", "v1", namespaced=True),
+)
+"""Kinds that are only stored, and that many controllers and drivers use."""
+
 _NAMESPACED: Mapping[str, str] = {
     "v1": "ConfigMap Endpoints LimitRange PersistentVolumeClaim* PodTemplate ReplicationController* ResourceQuota* "
     "Secret Service* ServiceAccount",

@@ -9,16 +9,18 @@ from dataclasses import replace
 from drahealth.fakes.cluster.api import Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.served_kinds import SERVED, ServedKind
-from drahealth.fakes.cluster.other_kinds import CRDS, OTHER_KINDS, is_of_kubernetes, plural_of
+from drahealth.fakes.cluster.other_kinds import BUDGETS, CRDS, DATA_KINDS, OTHER_KINDS, is_of_kubernetes, plural_of
 from drahealth.fakes.hints import near
 
 
 class KindRegistry:
-    """The served kinds, each in all of its versions. CustomResourceDefinitions are always among them."""
+    """The served kinds, each in all of its versions. Budgets, definitions and `DATA_KINDS` are always among them."""
 
     def __init__(self) -> None:
         self._served = {served.kind: served for served in SERVED}
-        self.add([CRDS])
+        self._names: dict[tuple[str, str], Object] = {}
+        for kind in (CRDS, BUDGETS, *DATA_KINDS):
+            self.add([kind])
 
     def __iter__(self) -> Iterator[ServedKind]:
         return iter(self._served.values())
@@ -41,9 +43,15 @@ class KindRegistry:
         places = (kind for kind in self._served if (kind.api_version, kind.plural) == (api_version, plural))
         return next(places, None)
 
-    def add(self, kinds: Sequence[Kind]) -> None:
-        """Serves versions of one kind; the first is the stored one."""
+    def names_of(self, kind: Kind) -> Object:
+        """The names in the definition of a custom resource; empty for other kinds."""
+        return self._names.get((kind.api_version.rpartition("/")[0], kind.kind), {})
+
+    def add(self, kinds: Sequence[Kind], names: Object | None = None) -> None:
+        """Serves versions of one kind; the first is the stored one. `names` are those of its definition."""
         for kind in kinds:
+            if names:
+                self._names[kind.api_version.rpartition("/")[0], kind.kind] = names
             self._served.setdefault(kind, ServedKind(kind, kinds[0]))
 
     def remove(self, kinds: Sequence[Kind]) -> None:

@@ -105,6 +105,35 @@ def _number(name: str, path: str) -> Column:
     return Column(name, _field(path, 0), type="integer")
 
 
+def _first(path: str) -> Cell:
+    """The first element of a list."""
+    return lambda obj, _: next(iter(value_at(obj, path, ())), NONE)
+
+
+def _labels(path: str) -> Cell:
+    def cell(obj: Object, _: datetime) -> str:
+        return ",".join(f"{key}={value}" for key, value in sorted(value_at(obj, path, {}).items())) or NONE
+
+    return cell
+
+
+def _external_addresses(service: Object, _: datetime) -> str:
+    kind, given = value_at(service, "spec.type"), value_at(service, "spec.externalIPs", [])
+    if kind == "ExternalName":
+        return str(value_at(service, "spec.externalName"))
+    found = [one.get("ip") or one.get("hostname") for one in value_at(service, "status.loadBalancer.ingress", ())]
+    shown = [*(found if kind == "LoadBalancer" else ()), *given]
+    return ",".join(shown) or ("<pending>" if kind == "LoadBalancer" else NONE)
+
+
+def _ports(service: Object, _: datetime) -> str:
+    def port(one: Object) -> str:
+        node_port = f":{one['nodePort']}" if one.get("nodePort") else ""
+        return f"{one.get('port')}{node_port}/{one.get('protocol', 'TCP')}"
+
+    return ",".join(map(port, value_at(service, "spec.ports", ()))) or NONE
+
+
 def _first_address(type_: str) -> Cell:
     def cell(node: Object, _: datetime) -> str:
         addresses = value_at(node, "status.addresses", ())
@@ -257,6 +286,15 @@ _COLUMNS: Mapping[tuple[str, str], Sequence[Column]] = MappingProxyType(
         ("", "Namespace"): (NAME, Column("Status", _field("status.phase")), AGE),
         ("", "ConfigMap"): (NAME, Column("Data", _count("data", "binaryData")), AGE),
         ("", "Secret"): (NAME, Column("Type", _field("type")), Column("Data", _count("data")), AGE),
+        ("", "Service"): (
+            NAME,
+            Column("Type", _field("spec.type")),
+            Column("Cluster-IP", _first("spec.clusterIPs")),
+            Column("External-IP", _external_addresses),
+            Column("Port(s)", _ports),
+            AGE,
+            Column("Selector", _labels("spec.selector"), priority=1),
+        ),
         ("coordination.k8s.io", "Lease"): (NAME, Column("Holder", _field("spec.holderIdentity")), AGE),
         ("resource.k8s.io", "ResourceClaim"): (NAME, Column("State", _claim_state), AGE),
         ("resource.k8s.io", "ResourceSlice"): (

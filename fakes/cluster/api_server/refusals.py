@@ -133,6 +133,18 @@ def terminating(kind: Kind, name: str, namespace: str) -> ApiError:
     return ApiError(403, "Forbidden", f"{what}: {why}", details)
 
 
+def several_budgets() -> ApiError:
+    """The error for an eviction of a Pod that several budgets select, which Kubernetes reports as a server error."""
+    message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    return ApiError(500, "InternalError", message)
+
+
+def over_budget(cause: str) -> ApiError:
+    """The error for an eviction that a PodDisruptionBudget forbids."""
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    return ApiError(429, "TooManyRequests", message, {"causes": [{"reason": "DisruptionBudget", "message": cause}]})
+
+
 def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 

@@ -12,11 +12,12 @@ from drahealth.fakes.cluster.api import KINDS, ApiError, Kind, Object, WatchEven
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.delete_options import delete_options
 from drahealth.fakes.cluster.api_server.deletion import answers_with_object
-from drahealth.fakes.cluster.api_server.discovery import documents
+from drahealth.fakes.cluster.api_server.discovery import aggregated, aggregated_version, documents
 from drahealth.fakes.cluster.api_server.field_selectors import field_selector
 from drahealth.fakes.cluster.api_server.field_validation import FieldValidation, wants_dry_run
 from drahealth.fakes.cluster.api_server.label_selectors import label_selector
 from drahealth.fakes.cluster.api_server.openapi import ROOT, openapi_documents
+from drahealth.fakes.cluster.api_server.pod_routes import pod_routes, review_routes
 from drahealth.fakes.cluster.api_server.rejection_log import RejectionLog
 from drahealth.fakes.cluster.api_server.representations import TABLE, Representation, requested_form
 from drahealth.fakes.cluster.api_server.request_bodies import (
@@ -34,6 +35,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.versioned_server import VersionedServer
 
 _STATUS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
+_DISCOVERY = ("/version", "/api", "/apis", "/api/v1", "/apis/{group}", "/apis/{group}/{version}")
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 
@@ -41,11 +43,13 @@ def application(server: ApiServer, checks: RequestChecks) -> web.Application:
     """The server's paths, which answer requests that pass the checks, while the application is served."""
     app = web.Application(middlewares=[_refusing, _checking(checks)], client_max_size=BODY_LIMIT)
     app[REJECTIONS] = RejectionLog()
-    for path in ("/version", "/api", "/apis", "/api/v1", "/apis/{group}/{version}", ROOT, ROOT + "/{path:.+}"):
+    for path in (*_DISCOVERY, ROOT, ROOT + "/{path:.+}"):
         app.router.add_get(path, _discovery(server))
     for path in ("/readyz", "/livez", "/healthz"):
         app.router.add_get(path, _health(server))
     versioned = VersionedServer(server)
+    app.add_routes(pod_routes(versioned))
+    app.add_routes(review_routes(versioned))
     for served in SERVED:
         app.add_routes(_Resource(versioned, served.kind).routes())
     for version in ("v1", "{group}/{version}"):
@@ -283,10 +287,16 @@ async def _kind_at(server: VersionedServer, request: web.Request) -> Kind:
 
 def _discovery(server: ApiServer) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def answer(request: web.Request) -> web.Response:
-        found = openapi_documents if request.path.startswith(ROOT) else documents
-        if (document := found(server.kinds).get(request.path)) is None:
+        if request.path in ("/api", "/apis") and (version := aggregated_version(request.headers.get("Accept", ""))):
+            form = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+            document = aggregated(server.kinds, request.path, version)
+            return web.Response(body=json.dumps(document).encode(), headers={"Content-Type": form})
+        found = (
+            openapi_documents(server.kinds) if request.path.startswith(ROOT) else documents(server.kinds, request.host)
+        )
+        if request.path not in found:
             raise refusals.no_such_resource()
-        return web.json_response(document)
+        return web.json_response(found[request.path])
 
     return answer
 

@@ -12,11 +12,22 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from drahealth.fakes.cluster.api import EVENTS, NAMESPACES, NODES, PODS, ApiError, Kind, Object, WatchEvent
+from drahealth.fakes.cluster.api import (
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    ApiError,
+    Kind,
+    Object,
+    WatchEvent,
+)
 from drahealth.fakes.cluster.api_server import collection, deletion, refusals, strategies
 from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_patch
 from drahealth.fakes.cluster.api_server.delete_options import DeleteOptions
 from drahealth.fakes.cluster.api_server.deletion import Deletion
+from drahealth.fakes.cluster.api_server.disruption_budgets import budget_status, check_eviction
 from drahealth.fakes.cluster.api_server.gates import KEP_RULES, FieldRules, HealthFields
 from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
 from drahealth.fakes.cluster.api_server.merged_lists import merged_lists
@@ -26,7 +37,7 @@ from drahealth.fakes.cluster.api_server.pod_validation import validate_status
 from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything, selected
 from drahealth.fakes.cluster.api_server.storage import Storage, copied, fast_copy, key_of
 from drahealth.fakes.cluster.list_watch import Snapshot
-from drahealth.fakes.cluster.other_kinds import CRDS, custom_kinds
+from drahealth.fakes.cluster.other_kinds import BUDGETS, CRDS, custom_kinds
 from drahealth.fakes.cluster.pods import resized, with_condition
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe, StatusWritten, ignore
@@ -216,6 +227,19 @@ class ApiServer:
         status = with_condition(pod["status"], "PodScheduled", True, now=deletion.timestamp(self._clock.wall()))
         self._put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status})
 
+    async def evict(self, name: str, namespace: str, options: DeleteOptions) -> None:
+        """Deletes a pod if no PodDisruptionBudget forbids it; 429 TooManyRequests if one does."""
+        self._check_ready()
+        pod = self._stored(PODS, name, namespace)
+        check_eviction(pod, self._storage.objects(BUDGETS, namespace))
+        deletion.marked_for_deletion(PODS, pod, options, self._clock.wall())  # checks the preconditions
+        reason, message = "EvictionByEvictionAPI", "Eviction API: evicting"
+        status = with_condition(
+            pod["status"], "DisruptionTarget", True, now=self.time(), reason=reason, message=message
+        )
+        evicted = self._put(PODS, {**pod, "status": status})
+        self._delete(PODS, evicted, replace(options, preconditions={}))
+
     async def add_ephemeral_container(self, name: str, namespace: str, container: Object) -> None:
         """Adds an ephemeral container to the spec of a pod."""
         self._check_ready()
@@ -287,7 +311,23 @@ class ApiServer:
             new = {**new, "status": _established(new, self.time())}
         if old is not None:
             new = {**new, "metadata": {**new["metadata"], "resourceVersion": old["metadata"]["resourceVersion"]}}
-        return old if old is not None and new == old else self._storage.put(kind, new)
+        if old is not None and new == old:
+            return old
+        stored = self._storage.put(kind, new)
+        self._update_budgets(kind, stored)
+        return stored
+
+    def _update_budgets(self, kind: Kind, changed: Object) -> None:
+        """Does what the disruption controller does after a change: computes the status of each budget."""
+        namespace = changed["metadata"].get("namespace")
+        if kind not in (BUDGETS, PODS, REPLICA_SETS) or not (budgets := self._storage.objects(BUDGETS, namespace)):
+            return
+        pods, sets = (self._storage.objects(one, namespace) for one in (PODS, REPLICA_SETS))
+        scales = {one["metadata"]["uid"]: one["spec"].get("replicas", 1) for one in sets}
+        for budget in budgets:
+            status = budget_status(budget, pods, scales, self.time())
+            if budget.get("status") != status:
+                self._storage.put(BUDGETS, {**budget, "status": status})
 
     def _serve(self, old: Object | None, new: Object) -> None:
         """Serves the kinds of a CustomResourceDefinition, in place of those that it had before."""
@@ -296,7 +336,7 @@ class ApiServer:
         kinds = custom_kinds(new)
         if old is not None:
             self.kinds.remove([kind for kind in custom_kinds(old) if kind not in kinds])
-        self.kinds.add(kinds)
+        self.kinds.add(kinds, new["spec"]["names"])
 
     def _settle(self, kind: Kind, new: Object) -> Object:
         """Stores the object, or removes it if its deletion is due."""
@@ -347,6 +387,7 @@ class ApiServer:
 
     def _remove(self, kind: Kind, obj: Object) -> None:
         self._storage.remove(kind, obj)
+        self._update_budgets(kind, obj)
         self._finish(obj["metadata"].get("namespace"))
         for reference in obj["metadata"].get("ownerReferences") or ():
             if (found := self._owner(reference, obj)) is not None:

@@ -7,7 +7,7 @@ from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, PODS, REPLICA_S
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.claim_names import claim_name_errors
 from drahealth.fakes.cluster.api_server.refusals import FieldError
-from drahealth.fakes.cluster.other_kinds import CRDS
+from drahealth.fakes.cluster.other_kinds import BUDGETS, CRDS
 from drahealth.proto.extended_resources import is_extended_resource
 
 _REQUESTS = ("devices.requests[].name", "devices.requests[].firstAvailable[].name")
@@ -37,6 +37,8 @@ def validate_spec(kind: Kind, obj: Object) -> None:
         errors += _set_errors(obj.get("spec", {}))
         if not errors:
             errors += claim_name_errors(obj["spec"]["template"]["spec"], "spec.template.spec")
+    if kind == BUDGETS:
+        errors += _budget_errors(obj.get("spec", {}))
     if kind == CRDS and not errors:
         errors += _definition_errors(obj)
     if errors:
@@ -49,6 +51,11 @@ def _set_errors(spec: Object) -> Iterator[FieldError]:
         yield refusals.invalid_value("spec.replicas", replicas, "must be an integer, 0 or more")
     if not ((spec.get("template") or {}).get("spec") or {}).get("containers"):
         yield refusals.required_value("spec.template.spec.containers")
+
+
+def _budget_errors(spec: Object) -> Iterator[FieldError]:
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        yield refusals.invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")
 
 
 def _definition_errors(definition: Object) -> Iterator[FieldError]:

@@ -79,6 +79,12 @@ class VersionedServer:
         deleted = await self._server.delete_with(served.stored, name, namespace, options)
         return replace(deleted, object=served.serve(deleted.object))
 
+    async def evict(self, name: str, namespace: str, options: DeleteOptions) -> None:
+        await self._server.evict(name, namespace, options)
+
+    async def bind(self, name: str, namespace: str, node: str) -> None:
+        await self._server.bind(name, namespace, node)
+
     async def watch(
         self, kind: Kind, namespace: str | None = None, since: str | None = None, matches: Matches = everything
     ) -> AsyncGenerator[WatchEvent, None]:

@@ -23,7 +23,7 @@ from drahealth.fakes.cluster.clients.kubeconfig import access
 from drahealth.fakes.cluster.clients.static_kubeconfig import static_access
 
 PATHS = [
-    *documents(KindRegistry()),
+    *documents(KindRegistry(), "localhost"),
     *("/readyz", "/livez", "/healthz", "/", "/nowhere", "/metrics", "/api/v1/nodes?watch=true"),
     *(kind.path() for kind in KINDS),
     *(kind.path("default", "a") for kind in KINDS),

@@ -17,9 +17,19 @@ from drahealth.fakes.cluster.api_server.http import HttpApi
 from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.list_watch import Snapshot
+from drahealth.fakes.cluster.other_kinds import CRDS
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import until
 
+RACKS = {
+    "metadata": {"name": "racks.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Cluster",
+        "names": {"kind": "Rack", "plural": "racks", "singular": "rack", "shortNames": ["ra"]},
+        "versions": [{"name": "v1", "served": True, "storage": True}],
+    },
+}
 JSON = {"headers": {"Content-Type": "application/json"}}
 
 
@@ -80,8 +90,34 @@ async def test_discovery_lists_the_served_kinds(web: Web) -> None:
     assert ("Pod", "pods/status") in served
     assert (await web.call("GET", "/version"))[1]["minor"] == "37"
     groups = (await web.call("GET", "/apis"))[1]["groups"]
-    names = ["apiextensions.k8s.io", "apps", "coordination.k8s.io", "events.k8s.io", "resource.k8s.io"]
-    assert [group["name"] for group in groups] == names
+    assert [group["name"].removesuffix(".k8s.io") for group in groups] == [
+        *("apiextensions", "apps", "authentication", "authorization", "coordination", "events", "policy", "resource"),
+    ]
+
+
+async def test_one_document_can_have_all_kinds(web: Web) -> None:
+    wanted = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"}
+    await web.server.create(CRDS, RACKS)
+    documents = [(await web.call("GET", path, headers=wanted))[1] for path in ("/api", "/apis")]
+    found = {
+        f"{group['metadata'].get('name', '')}/{version['version']}/{one['resource']}": one
+        for document in documents
+        for group in document["items"]
+        for version in group["versions"]
+        for one in version["resources"]
+    }
+    eviction = {"group": "policy", "version": "v1", "kind": "Eviction"}
+    pods, racks = found["/v1/pods"], found["example.com/v1/racks"]
+    assert {document["kind"] for document in documents} == {"APIGroupDiscoveryList"}
+    assert {one["subresource"]: one["responseKind"] for one in pods["subresources"]}["eviction"] == eviction
+    assert (pods["shortNames"], pods["categories"], pods["scope"]) == (["po"], ["all"], "Namespaced")
+    assert (racks["shortNames"], racks["singularResource"], racks["scope"]) == (["ra"], "rack", "Cluster")
+
+
+async def test_the_documents_of_a_group_and_of_the_core_name_the_server(web: Web) -> None:
+    core, group = [(await web.call("GET", path))[1] for path in ("/api", "/apis/policy")]
+    assert web.http.url.endswith(core["serverAddressByClientCIDRs"][0]["serverAddress"])
+    assert (group["kind"], group["preferredVersion"]["groupVersion"]) == ("APIGroup", "policy/v1")
 
 
 async def test_health_endpoint_follows_the_server(web: Web) -> None:
@@ -94,7 +130,7 @@ async def test_health_endpoint_follows_the_server(web: Web) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "options", "status", "message"),
     [
-        ("GET", "/api/v1/services", {}, 404, "the server could not find the requested resource"),
+        ("GET", "/api/v1/endpoints", {}, 404, "the server could not find the requested resource"),
         ("PATCH", "/api/v1/nodes", {}, 405, "PATCH /api/v1/nodes: Method Not Allowed"),
         ("GET", "/api/v1/nodes?labelSelector=a%20b", {}, 400, "invalid label selector 'a b' at 'a b'"),
         ("POST", "/api/v1/nodes", {"data": "a: b", **JSON}, 400, "the body is not JSON"),

@@ -16,6 +16,7 @@ __all__ = ["web"]  # the fixture
 
 CONFIG: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "gpus", "namespace": "default"}}
 CONFIGS = "/api/v1/namespaces/default/configmaps"
+LIMITS = "/api/v1/namespaces/default/limitranges"
 WIDGETS = "/apis/example.com/v1/widgets"
 MERGE = {"headers": {"Content-Type": "application/merge-patch+json"}}
 
@@ -40,12 +41,12 @@ async def created(server: ApiServer, obj: Object) -> Object:
 
 
 async def test_kind_is_served_from_its_first_use(web: Web) -> None:
-    assert (await web.call("GET", CONFIGS))[0] == 404
-    await created(web.server, {**CONFIG, "data": {"mode": "mig"}})
-    status, listed = await web.call("GET", CONFIGS)
-    assert (status, listed["kind"], listed["items"][0]["data"]) == (200, "ConfigMapList", {"mode": "mig"})
+    assert (await web.call("GET", LIMITS))[0] == 404
+    await created(web.server, {**CONFIG, "kind": "LimitRange", "spec": {"limits": []}})
+    status, listed = await web.call("GET", LIMITS)
+    assert (status, listed["kind"], listed["items"][0]["spec"]) == (200, "LimitRangeList", {"limits": []})
     resources = (await web.call("GET", "/api/v1"))[1]["resources"]
-    assert {"ConfigMap": "configmaps"}.items() <= {one["kind"]: one["name"] for one in resources}.items()
+    assert {"LimitRange": "limitranges"}.items() <= {one["kind"]: one["name"] for one in resources}.items()
 
 
 async def test_object_of_another_kind_is_patched_replaced_and_deleted(web: Web) -> None:

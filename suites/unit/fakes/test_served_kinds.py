@@ -7,8 +7,9 @@ import pytest
 
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.api_server.protobuf_bodies import MESSAGES
+from drahealth.fakes.cluster.api_server.self_reviews import REVIEWS
 from drahealth.fakes.cluster.api_server.served_kinds import SERVED
-from drahealth.fakes.cluster.other_kinds import OTHER_KINDS
+from drahealth.fakes.cluster.other_kinds import BINDINGS, EVICTIONS, OTHER_KINDS
 from drahealth.suites.unit.fakes.test_api_http import JSON, Web, web
 from drahealth.suites.unit.fakes.test_protobuf_bodies import FROM_CLIENT_GO
 
@@ -77,7 +78,8 @@ def test_an_object_of_client_go_survives_its_storage(obj: Object) -> None:
 
 def test_every_kind_with_a_message_is_served() -> None:
     others = {(kind.api_version, kind.kind) for kind in OTHER_KINDS}
-    assert MESSAGES.keys() <= BY_NAME.keys() | others
+    unstored = {(kind.api_version, kind.kind) for kind in (BINDINGS, EVICTIONS, *REVIEWS)}
+    assert MESSAGES.keys() <= BY_NAME.keys() | others | unstored
 
 
 async def test_discovery_lists_the_versions(web: Web) -> None:

@@ -1,7 +1,6 @@
 """Tables and metadata in place of objects, as `kubectl get` and metadata informers ask for them."""
 
 import json
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,21 +11,14 @@ from drahealth.fakes.cluster.api_server.printed_columns import columns_of, human
 from drahealth.fakes.cluster.api_server.printer_paths import values_at
 from drahealth.fakes.cluster.api_server.representations import Form, requested_form
 from drahealth.fakes.cluster.other_kinds import CRDS
-from drahealth.suites.unit.fakes.test_api_http import Web, session_with
+from drahealth.suites.unit.fakes.test_api_http import Web, web
+
+__all__ = ["web"]  # the fixture
 
 AS_TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
 AS_METADATA = {"Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
 NOW = datetime(2026, 11, 24, 12, 0, 0, tzinfo=UTC)
 CREATED = "2026-11-24T11:57:00Z"
-
-
-@pytest.fixture
-async def web() -> AsyncIterator[Web]:
-    web = Web()
-    await web.http.start()
-    async with session_with(web.http) as web.session:
-        yield web
-    await web.http.stop()
 
 
 def cells(kind: Kind, obj: Object) -> list[Any]:
