@@ -89,6 +89,15 @@ class RemoteHost:
         """A device plugin, by its resource, likewise."""
         return RemotePlugin(self, *await self._use(name, "device-plugin"))
 
+    async def add(self, options: DriverOptions, namespace: str) -> "RemoteDriver":
+        """Adds a driver, started, to those of the process; it ends by `end`, or when the namespace is deleted."""
+        await self.call("add", options=asdict(options), namespace=namespace)
+        return await self.use(options.name)
+
+    async def end(self, driver: "RemoteDriver") -> None:
+        """Ends a driver that was added."""
+        await self.call("end", name=driver.name)
+
     async def _use(self, name: str, kind: str) -> tuple[int, str]:
         used = await self.call("use", name=name)
         if used.get("kind", "driver") != kind:

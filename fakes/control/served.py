@@ -62,20 +62,32 @@ class ServedDrivers:
     def __init__(self, drivers: Iterable[Served] = (), news: News | None = None) -> None:
         self.news = news or News()
         self._drivers = {driver.name: driver for driver in drivers}
+        self._added: set[str] = set()
 
     def all(self) -> list[Served]:
-        """In the file's order."""
+        """In the file's order, and then those that were added."""
         return list(self._drivers.values())
+
+    def add(self, driver: Served) -> None:
+        """A driver beside those of the file. A client must name it."""
+        self._drivers[driver.name] = driver
+        self._added.add(driver.name)
+
+    def remove(self, name: str) -> None:
+        """A driver that was added."""
+        self._added.remove(name)
+        del self._drivers[name]
 
     def get(self, name: str = "") -> Served:
         """That one, or the only one there is. Raises ValueError, which says which there are."""
         names = list(self._drivers)
-        if not names:
+        own = [each for each in names if each not in self._added]
+        if not own and not name:
             raise ValueError("this process has no inventory file; start it with `drahealth driver serve -f FILE`")
         if not name:
-            if len(names) > 1:
+            if len(own) > 1:
                 raise ValueError(f"the process serves several drivers; choose one with --driver: {', '.join(names)}")
-            return self._drivers[names[0]]
+            return self._drivers[own[0]]
         if name not in self._drivers:
             raise ValueError(f"unknown driver {name!r}; {near(name, names)}")
         return self._drivers[name]

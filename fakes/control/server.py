@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError, validate_call
 
@@ -36,7 +36,7 @@ Make = Callable[[DriverOptions, Observe], DriverControl]
 MakePlugin = Callable[[PluginOptions, Observe], PluginControl]
 Jump = Callable[[float], None]
 
-_OWN_CALLS = ("make", "make_plugin", "drop", "jump", "close", "drivers", "use", "watch")
+_OWN_CALLS = ("make", "make_plugin", "drop", "jump", "close", "drivers", "use", "watch", "add", "end")
 
 _END_LIMIT = 0.5
 """Seconds for the answers of running calls after the end of their session."""
@@ -44,6 +44,13 @@ _BACKLOG = 4 * 1024 * 1024
 """Bytes that can wait for a client that watches served drivers; lines beyond are left out and counted."""
 _RETIREMENT = 5.0
 """Seconds for drivers to delete their published objects after the end of their session."""
+
+
+class AddedDrivers(Protocol):
+    """Drivers that clients add to the served ones (`serve.namespace_drivers`)."""
+
+    async def add(self, options: DriverOptions, namespace: str) -> None: ...
+    async def end(self, name: str) -> None: ...
 
 
 class ControlServer:
@@ -60,12 +67,14 @@ class ControlServer:
         jump: Jump | None = None,
         linger: float = 0.0,
         served: ServedDrivers | None = None,
+        added: AddedDrivers | None = None,
     ) -> None:
         self._make = make
         self._make_plugin = make_plugin
         self._jump = jump
         self._linger = linger
         self._served = served or ServedDrivers()
+        self._added = added
         self._sessions: dict[str, Session] = {}
         self._endings: dict[str, asyncio.Task[None]] = {}
         self._connections: dict[asyncio.Task[Any], Writer] = {}
@@ -112,7 +121,7 @@ class ControlServer:
             raise MalformedLine("the drivers are lost: their process was restarted")
         if session is None:
             session = self._sessions[name] = Session(
-                self._make, self._make_plugin, self._jump, self._served, brief=brief
+                self._make, self._make_plugin, self._jump, self._served, self._added, brief=brief
             )
         elif ending := self._endings.pop(name, None):
             ending.cancel()
@@ -145,6 +154,7 @@ class Session:
         make_plugin: MakePlugin,
         jump: Jump | None,
         served: ServedDrivers,
+        added: AddedDrivers | None = None,
         *,
         brief: bool = False,
     ) -> None:
@@ -158,6 +168,7 @@ class Session:
         self._drivers: dict[int, DriverControl | PluginControl] = {}
         self._commanded: dict[int, Commanded] = {}
         self._served = served
+        self._added = added
         self._used: dict[int, Served] = {}
         """The served drivers that it uses, by number."""
         self._watched: dict[str, int] = {}
@@ -233,6 +244,14 @@ class Session:
         self._commanded[number] = driver.commanded
         return {"driver": number, **driver.described}
 
+    async def add(self, options: DriverOptions, namespace: str) -> None:
+        """Starts a driver that is served until `end`, or until the namespace is deleted; `use` then finds it."""
+        await self._addable.add(options, namespace)
+
+    async def end(self, name: str) -> None:
+        """Ends a driver that a client has added."""
+        await self._addable.end(name)
+
     async def watch(self, driver: int) -> None:
         """Sends the events of a used driver: `news` without a number.
 
@@ -267,6 +286,12 @@ class Session:
         await asyncio.shield(self._end)
 
     # -- inside
+
+    @property
+    def _addable(self) -> AddedDrivers:
+        if self._added is None:
+            raise ValueError("this process serves no drivers of a file, so no driver can be added")
+        return self._added
 
     def _next_number(self) -> int:
         self._made += 1

@@ -25,6 +25,11 @@ All sessions share the drivers of an inventory file:
     -> {"id": 2, "call": "watch", "args": {"driver": 1}}
     <- {"seq": 0, "driver": 1, "at": 812.6, "news": {"event": "change", "driver": "gpu.example.com", ...}}
 
+A client adds a driver to them. The driver is served until `end`, or until its namespace is deleted:
+
+    -> {"id": 3, "call": "add", "args": {"options": {"name": "gpu-2.example.com", ...}, "namespace": "test"}}
+    -> {"id": 4, "call": "end", "args": {"name": "gpu-2.example.com"}}
+
 Events for clients that watch (`news.py`) have no number and are not repeated; `left_out` lines before one were too many
 for the connection. A session that attaches with `"brief": true` ends with its connection.
 """

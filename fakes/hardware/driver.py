@@ -108,6 +108,11 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
         return f"driver {self.options.name}"
 
     @property
+    def name(self) -> str:
+        """The driver's name, such as gpu.example.com."""
+        return self.options.name
+
+    @property
     def options(self) -> DriverOptions:
         """The options of the current instance."""
         return self._instances.current.options

@@ -28,6 +28,7 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.program.bearer_token import BearerToken, TokenFileError
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.serve.exclusive import ExclusiveDriver, ExclusivePlugin
+from drahealth.fakes.serve.namespace_drivers import NamespaceDrivers
 from drahealth.fakes.serve.node_pods import NodePods
 from drahealth.fakes.serve.playing import play_on
 from drahealth.fakes.serve.pod_annotations import PREFIX, PodAnnotations
@@ -72,6 +73,7 @@ class Program:
         served = (Served.driver(driver.options, driver) for driver in self.drivers)
         plugged = (Served.plugin(plugin.options, plugin) for plugin in self.plugins)
         self.served = ServedDrivers((*served, *plugged), news)
+        self._added = NamespaceDrivers(self._make, api, self.served) if api else None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until `stop` is set, and stops in order. Raises CommandError if it cannot start."""
@@ -97,7 +99,11 @@ class Program:
             stack.push_async_callback(self._retire_plugin, plugin)
         with _explained(path):
             listening = listen(path)
-        server = ControlServer(self._make, make_plugin=self._make_plugin, linger=_LINGER, served=self.served)
+        if self._added:
+            stack.push_async_callback(self._added.close)
+        server = ControlServer(
+            self._make, make_plugin=self._make_plugin, linger=_LINGER, served=self.served, added=self._added
+        )
         stack.push_async_callback(server.close)
         serving = await asyncio.start_unix_server(server.serve, sock=listening, limit=LINE_LIMIT)
         stack.callback(_remove, path)

@@ -1,6 +1,8 @@
 """A node with its control plane, for other people's tests: entered with `async with`, nothing stays behind."""
 
-from collections.abc import Mapping
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
@@ -13,6 +15,7 @@ from drahealth.fakes.control.driver import DriverControl
 from drahealth.fakes.control.remote import RemoteDriver
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import StatusSeen
@@ -21,8 +24,13 @@ from drahealth.suites.nodes.pod import Pod
 from drahealth.suites.nodes.pod_statuses import PodStatuses
 from drahealth.suites.story import manifests
 from drahealth.suites.targets.definition import Launch
+from drahealth.suites.targets.target import BELONGS
 
 _KINDS = {kind.kind: kind for kind in KINDS}
+DEVICES = ("gpu-0", "gpu-1")
+"""The devices of a driver that a test adds, if it names no others."""
+DRIVER = "gpu.example.com"
+_DEFAULT_NAMESPACE = "default"
 
 
 class Node:
@@ -32,11 +40,17 @@ class Node:
     is left, also after an exception.
     """
 
-    def __init__(self, configuration: LocalConfiguration) -> None:
-        """A node on the target of this configuration; ReferenceNode, LocalNode and RunningNode make it."""
+    def __init__(self, configuration: LocalConfiguration, *, namespace: str = _DEFAULT_NAMESPACE) -> None:
+        """A node on the target of this configuration; ReferenceNode, LocalNode and RunningNode make it.
+
+        `namespace` is created, if it is not `default`.
+        """
+        self.namespace = namespace
+        """The namespace of objects whose manifest names none."""
         self._configuration = configuration
         self._pods: PodStatuses | None = None
         self._closing = AsyncExitStack()
+        self._kubeconfig: Path | None = None
         self._created: list[tuple[Kind, Object]] = []
         self._numbers = count(1)
 
@@ -45,21 +59,47 @@ class Node:
         if self._pods:
             raise RuntimeError("the node is already running; enter it once")
         async with AsyncExitStack() as stack:
-            target = self._configuration.make(Launch())
-            stack.push_async_callback(target.stop)
-            await target.start()
-            pods = PodStatuses(target)
+            pods = PodStatuses(await self._open(stack))
             stack.push_async_callback(pods.stop)
             pods.start()
             self._pods = pods
+            try:
+                await self._begin()
+            except BaseException:
+                self._pods = None
+                raise
             self._closing = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pods = None
-        await self._closing.aclose()
+        try:
+            await self._end(failed=kind is not None)
+        finally:
+            self._pods = None
+            await self._closing.aclose()
+
+    async def _open(self, stack: AsyncExitStack) -> NodeTarget:
+        """The target, started. The stack stops it."""
+        target = self._configuration.make(Launch())
+        stack.push_async_callback(target.stop)
+        await target.start()
+        return target
+
+    async def _begin(self) -> None:
+        """The target runs."""
+        if self.namespace != _DEFAULT_NAMESPACE:
+            metadata = {"name": self.namespace, "labels": BELONGS, "annotations": dict(self._annotations)}
+            await self.api.create(NAMESPACES, {"metadata": metadata})
+
+    async def _end(self, *, failed: bool) -> None:
+        """The target still runs."""
+
+    @property
+    def _annotations(self) -> Mapping[str, str]:
+        """Those of the namespace."""
+        return {}
 
     # -- what is where
 
@@ -99,8 +139,37 @@ class Node:
         return self._target.device_plugins_dir
 
     async def kubeconfig(self) -> Path:
-        """Path of a kubeconfig for other processes, such as a driver; the API server listens on loopback."""
-        return await self._target.kubeconfig()
+        """Path of a kubeconfig for other processes, such as a driver; the API server listens on loopback.
+
+        Its default namespace is the namespace of the node object here. The file exists until the end.
+        """
+        path = await self._target.kubeconfig()
+        if self.namespace == _DEFAULT_NAMESPACE:
+            return path
+        if self._kubeconfig is None:
+            config = json.loads(path.read_bytes())
+            for context in config["contexts"]:
+                context["context"]["namespace"] = self.namespace
+            folder = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="drahealth-"))
+            self._kubeconfig = Path(folder, "kubeconfig")
+            self._kubeconfig.touch(mode=0o600)
+            self._kubeconfig.write_text(json.dumps(config, indent=1), encoding="utf-8")
+        return self._kubeconfig
+
+    # -- drivers
+
+    async def add_driver(
+        self, devices: Sequence[str] | Inventory | None = None, **options: Any
+    ) -> FakeDriver | RemoteDriver:
+        """Start a fake driver with its DeviceClass, and wait until it is registered. It ends with the node object.
+
+        The default devices are `gpu-0` and `gpu-1`. `options` are other fields of DriverOptions. Raises ValueError for
+        invalid options, TimeoutError.
+        """
+        driver = FakeDriver.for_node(self, DEVICES if devices is None else devices, **{"name": DRIVER, **options})
+        await self._closing.enter_async_context(driver)
+        await self._create_once(DEVICE_CLASSES, manifests.device_class(driver.name))
+        return driver
 
     # -- pods
 
@@ -114,7 +183,7 @@ class Node:
             raise ValueError(f"kind must be one of {', '.join(sorted(_KINDS))}, got {manifest.get('kind')!r}")
         if not kind.namespaced:
             return await self._create(kind, dict(manifest))
-        metadata = {"namespace": "default", **manifest.get("metadata", {})}
+        metadata = {"namespace": self.namespace, **manifest.get("metadata", {})}
         await self._create_once(NAMESPACES, {"metadata": {"name": metadata["namespace"]}})
         return await self._create(kind, {**manifest, "metadata": metadata})
 
@@ -144,14 +213,14 @@ class Node:
         owner, name = _owner(driver), self._pod_name()
         image = self._target.workload_image
         if "/" in owner:
-            pod = manifests.pod("default", name, {"main": ()}, {}, image, limits={owner: devices})
+            pod = manifests.pod(self.namespace, name, {"main": ()}, {}, image, limits={owner: devices})
             return await self.run_pod(pod, timeout=timeout)
         await self._create_once(DEVICE_CLASSES, manifests.device_class(owner))
-        claim = manifests.claim("default", name, {"device": (owner, devices)})
+        claim = manifests.claim(self.namespace, name, {"device": (owner, devices)})
         # The kubelets of some releases show only claims from templates; others only those whose names are alike.
         templates = self.profile.claims_shown == "listed"
         await self.create(manifests.template(claim) if templates else claim)
-        pod = manifests.pod("default", name, {"main": [(name, None)]}, {name: name}, image, templates=templates)
+        pod = manifests.pod(self.namespace, name, {"main": [(name, None)]}, {name: name}, image, templates=templates)
         return await self.run_pod(pod, timeout=timeout)
 
     @property
@@ -201,9 +270,7 @@ class Node:
 
 def _owner(driver: DriverControl | FakeDevicePlugin | str) -> str:
     """The name of the driver, or of the extended resource."""
-    if isinstance(driver, FakeDriver):
-        return driver.options.name
-    if isinstance(driver, RemoteDriver):
+    if isinstance(driver, FakeDriver | RemoteDriver):
         return driver.name
     if isinstance(driver, FakeDevicePlugin):
         return driver.options.resource

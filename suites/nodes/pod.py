@@ -33,6 +33,14 @@ class Pod:
         """The devices in the newest status, each with its resource ID, health and message."""
         return list(dict.fromkeys(_devices(self.status))) if self.status else []
 
+    @property
+    def device(self) -> str:
+        """The name of the only device of the Pod, such as `gpu-0`. Raises ValueError if it has several or none."""
+        names = list(dict.fromkeys(_name(device.resource_id) for device in self.devices()))
+        if len(names) != 1:
+            raise ValueError(f"pod {self.name} must have one device, got {', '.join(names) or 'none'}")
+        return names[0]
+
     async def wait_for_health(
         self, device: str, health: Health | str, *, message: str | None = None, timeout: float | None = None
     ) -> None:

@@ -1,62 +1,75 @@
 """A node of `drahealth up` as a node for tests."""
 
-import secrets
-from types import TracebackType
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from drahealth.fakes.cluster.api import PODS, ApiError, Kind, Object
-from drahealth.fakes.control.driver import DriverControl
+from drahealth.fakes.control.driver import DriverControl, DriverOptions
 from drahealth.fakes.control.node_folder import DEFAULT_NODE
-from drahealth.suites.nodes.node import Node
-from drahealth.suites.nodes.pod import Pod
+from drahealth.fakes.control.remote import RemoteDriver
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.hardware.inventories import driver_options
+from drahealth.fakes.hardware.registered import names_of
+from drahealth.fakes.inventory.devices import Inventory
 from drahealth.suites.nodes.running_target import RunningConfiguration, RunningTarget
+from drahealth.suites.nodes.shared_node import SharedNode, driver_name
 
 
-class RunningNode(Node):
+class RunningNode(SharedNode):
     """A node that `drahealth up` has started. Entering connects to it; afterwards it continues.
 
-    At the end, the objects that the test created are deleted. `restart_kubelet` and `Pod.exit` raise HarnessError.
+    It has a namespace of its own, and the drivers of `add_driver`. At the end they are removed, with everything in the
+    namespace, and with the other objects that the test created. `restart_kubelet` and `Pod.exit` raise HarnessError.
     """
 
-    def __init__(self, name: str = DEFAULT_NODE) -> None:
-        """`name` is that of `drahealth up --name`. Raises ConfigurationError for an invalid name when entered."""
-        super().__init__(RunningConfiguration(name))
+    def __init__(self, name: str = DEFAULT_NODE, *, namespace: str = "", keep_failed: bool = False) -> None:
+        """`name` is that of `drahealth up --name`. Raises ConfigurationError for an invalid name when entered.
+
+        `namespace` is the name of the new namespace; default: a unique name. With `keep_failed`, an exception leaves
+        the namespace and its drivers.
+        """
+        super().__init__(RunningConfiguration(name), namespace=namespace, keep_failed=keep_failed)
+        self._added: list[RemoteDriver] = []
 
     async def driver(self, name: str = "") -> DriverControl:
         """The driver with this name, on this node; without a name, the only driver of the node. Raises ControlFailed.
 
-        `run_pod_with_device` takes it.
+        All tests on the node share this driver. `add_driver` makes a driver for one test.
         """
+        return await self._running.drivers.use(name)
+
+    async def add_driver(
+        self, devices: Sequence[str] | Inventory | None = None, **options: Any
+    ) -> FakeDriver | RemoteDriver:
+        """Add a driver for this test to the node, in the process of the node, and wait until it is registered.
+
+        Its name is unique. The default devices are those of the first driver of the node. `options` are other fields of
+        DriverOptions. Raises ControlFailed for invalid options, TimeoutError.
+        """
+        made = self._options_of(devices, options)
+        driver = await self._running.drivers.add(made, self.namespace)
+        self._added.append(driver)
+        await driver.wait_registered()
+        return driver
+
+    def _options_of(self, devices: Sequence[str] | Inventory | None, options: dict[str, Any]) -> DriverOptions:
+        first = self._running.first_driver
+        name = options.pop("name", driver_name(first.name, self.namespace))
+        given = {"name": name, "data_dir": str(Path(first.data_dir).with_name(name)), **options}
+        if devices is None:
+            return replace(first, **given)
+        kept = {"node": first.node, "registry_dir": first.registry_dir, **given}
+        if isinstance(devices, Inventory):
+            return driver_options(devices, **kept)
+        return DriverOptions(devices=names_of(devices), **kept)
+
+    async def _end_drivers(self) -> None:
+        while self._added:
+            await self._running.drivers.end(self._added.pop())
+
+    @property
+    def _running(self) -> RunningTarget:
         target = self._target
         assert isinstance(target, RunningTarget)
-        return await target.drivers.use(name)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await self._delete_created()
-        finally:
-            await super().__aexit__(kind, error, trace)
-
-    def _pod_name(self) -> str:
-        return f"pod-{secrets.token_hex(3)}"  # the Pods of other tests are there, too
-
-    async def _delete_created(self) -> None:
-        """Deletes Pods first, and waits until they are gone: other objects are in use until then."""
-        pods = [obj for kind, obj in self._created if kind == PODS]
-        for obj in pods:
-            await self._delete(PODS, obj)
-        try:
-            for obj in pods:
-                await Pod(self._seen, obj).wait_deleted()
-        finally:
-            for kind, obj in reversed(self._created):
-                if kind != PODS:
-                    await self._delete(kind, obj)
-
-    async def _delete(self, kind: Kind, obj: Object) -> None:
-        try:
-            await self.api.delete(kind, obj["metadata"]["name"], obj["metadata"].get("namespace", ""))
-        except ApiError as error:
-            if error.status != 404:  # the test has deleted it
-                raise
+        return target

@@ -7,14 +7,16 @@ from pathlib import Path
 from types import MappingProxyType
 
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.control.driver import DriverOptions
 from drahealth.fakes.control.remote import RemoteHost
 from drahealth.fakes.control.wire import LINE_LIMIT
 from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.clock import SystemClock
-from drahealth.suites.errors import HarnessError
+from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.target import Window
 from drahealth.suites.targets.versions import profile_of
+from drahealth.suites.up_command.drivers import drivers_settings
 from drahealth.suites.up_command.nodes import SYNC_FREQUENCY
 from drahealth.suites.up_command.paths import NodePaths
 from drahealth.suites.up_command.state import ready
@@ -66,6 +68,18 @@ class RunningTarget:
         """The drivers of the node itself."""
         assert self._drivers, "the target is not started"
         return self._drivers
+
+    @property
+    def first_driver(self) -> DriverOptions:
+        """The options of the first driver in the inventory of the node. Raises ConfigurationError if it has none."""
+        folder, _ = ready(self.node_name)
+        drivers = drivers_settings(folder, self._started, folder.inventory, None).drivers
+        if not drivers:
+            raise ConfigurationError(
+                f"the inventory of node {self.node_name} has no DRA driver, only device plugins",
+                "start the node with an inventory that has `devices`",
+            )
+        return drivers[0]
 
     @property
     def registry_dir(self) -> Path:

@@ -14,11 +14,15 @@ from drahealth.suites.targets import registry
 from drahealth.suites.targets.option import Option
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractAsyncContextManager
+
+    from anyio.from_thread import BlockingPortal
 
     from drahealth.fakes.control.driver import DriverControl
     from drahealth.suites.nodes.node import Node
     from drahealth.suites.nodes.reference_kubelet import ReferenceKubelet
+    from drahealth.suites.nodes.sync import SyncDriver, SyncNode
 
 _OPTIONS = (
     registry.target_option("run"),
@@ -102,6 +106,41 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         reporting.has_scenarios(items)
 
 
+@pytest.fixture(scope="session")
+def _drahealth_portal() -> "Iterator[BlockingPortal]":
+    """The event loop of the nodes of this process, in a thread."""
+    from drahealth.suites.run import user_fixtures
+
+    with user_fixtures.portal() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def drahealth_session_node(request: pytest.FixtureRequest, _drahealth_portal: "BlockingPortal") -> "Iterator[SyncNode]":
+    """A node for all tests of the process. In a test that uses it, drahealth_node is a part of this node."""
+    from drahealth.suites.run import user_fixtures
+
+    with user_fixtures.sync_node(request.config, "session", _drahealth_portal) as node:
+        yield node
+
+
+@pytest.fixture
+def drahealth_node(request: pytest.FixtureRequest, _drahealth_portal: "BlockingPortal") -> "Iterator[SyncNode]":
+    """A node that runs Pods, with a namespace and a driver for this test, by --drahealth-target or --drahealth-node."""
+    from drahealth.suites.run import user_fixtures
+
+    uses_session = "drahealth_session_node" in request.fixturenames
+    session = request.getfixturevalue("drahealth_session_node") if uses_session else None
+    with user_fixtures.sync_node(request.config, request.node.name, _drahealth_portal, session) as node:
+        yield node
+
+
+@pytest.fixture
+def drahealth_driver(drahealth_node: "SyncNode") -> "SyncDriver":
+    """The fake DRA driver of drahealth_node, with gpu-0 and gpu-1; with --drahealth-node, with the node's devices."""
+    return drahealth_node.driver
+
+
 @pytest.fixture
 def drahealth_kubelet(request: pytest.FixtureRequest) -> "ReferenceKubelet":
     """A reference kubelet for a driver under test to register with; enter it with `async with`."""
@@ -111,24 +150,21 @@ def drahealth_kubelet(request: pytest.FixtureRequest) -> "ReferenceKubelet":
 
 
 @pytest.fixture
-def drahealth_node(request: pytest.FixtureRequest) -> "Node":
-    """A node that runs pods, by --drahealth-target or --drahealth-node; enter it with `async with`."""
+def drahealth_async_node(request: pytest.FixtureRequest) -> "Node":
+    """The same as drahealth_node for asynchronous tests; enter it with `async with`."""
     from drahealth.suites.run import user_fixtures
 
-    return user_fixtures.node(request.config)
+    return user_fixtures.node(request.config, request.node.name)
 
 
 @pytest.fixture
-def drahealth_driver(
-    request: pytest.FixtureRequest, drahealth_node: "Node"
+def drahealth_async_driver(
+    request: pytest.FixtureRequest, drahealth_async_node: "Node"
 ) -> "AbstractAsyncContextManager[DriverControl]":
-    """A fake DRA driver with gpu-0 and gpu-1 for drahealth_node; enter it after the node with `async with`.
-
-    With --drahealth-node it is the driver of that node, which is reset at the end.
-    """
+    """The same as drahealth_driver; enter it after drahealth_async_node with `async with`."""
     from drahealth.suites.run import user_fixtures
 
-    return user_fixtures.driver(request.config, drahealth_node)
+    return user_fixtures.driver(request.config, drahealth_async_node)
 
 
 def _draw_order(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,20 +1,25 @@
-"""What the fixtures `drahealth_...` give: async context managers for other people's tests (docs/use-in-your-tests.md).
+"""What the fixtures `drahealth_...` give: nodes and drivers for other people's tests (docs/use-in-your-tests.md).
 
-They are entered inside the test, so that they live in its event loop, whichever plugin runs it.
+The fixtures without `async` in their names give objects that run in a thread. The others give async context managers,
+which are entered inside the test, so that they live in its event loop, whichever plugin runs it.
 """
 
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import re
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from drahealth.fakes.control.driver import DriverControl, only_health_api
-from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.nodes.node import Node
 from drahealth.suites.nodes.node_target import LocalConfiguration
 from drahealth.suites.nodes.reference_kubelet import ReferenceKubelet
 from drahealth.suites.nodes.running_node import RunningNode
+from drahealth.suites.nodes.shared_node import PartOfNode, unique
+from drahealth.suites.nodes.sync import SyncNode
 from drahealth.suites.run.options import Options
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
@@ -24,8 +29,15 @@ if TYPE_CHECKING:
 
 _NODE = "--drahealth-node"
 _OF_OWN_NODES = ("--drahealth-target", "--drahealth-health-api")
-DEVICES = ("gpu-0", "gpu-1")
-"""The devices of the fixture `drahealth_driver`."""
+_LONGEST = 40
+"""Characters of the name of a test in the name of its namespace."""
+
+
+@contextmanager
+def portal() -> Iterator[BlockingPortal]:
+    """The event loop of the nodes of this process, in a thread."""
+    with start_blocking_portal() as made:
+        yield made
 
 
 def kubelet(config: pytest.Config) -> ReferenceKubelet:
@@ -33,15 +45,31 @@ def kubelet(config: pytest.Config) -> ReferenceKubelet:
     return ReferenceKubelet(Options.of(config).profile)
 
 
-def node(config: pytest.Config) -> Node:
-    """A node on the target of the run, or a running one.
+@contextmanager
+def sync_node(
+    config: pytest.Config, test: str, portal: BlockingPortal, session: SyncNode | None = None
+) -> Iterator[SyncNode]:
+    """A node for this test, or the part of the session's node that belongs to the test. Errors fail the test."""
+    try:
+        made = node(config, test, session)
+        with SyncNode(made, portal, **driver_options(config)) as running:
+            yield running
+    except HarnessError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def node(config: pytest.Config, test: str, session: SyncNode | None = None) -> Node:
+    """A node on the target of the run, or a part of a running one, with a namespace for this test. It is not entered.
 
     Raises ConfigurationError for a target without local drivers, and for options that a running node cannot have.
     """
+    namespace = unique(_label(test))
     if name := config.getoption(_NODE):
         if given := [option for option in _OF_OWN_NODES if config.getoption(option)]:
             raise ConfigurationError(f"{given[0]} and {_NODE} exclude each other", f"omit {given[0]}")
-        return RunningNode(name)
+        return RunningNode(name, namespace=namespace)
+    if session:
+        return PartOfNode(session.node, namespace=namespace)
     options = Options.of(config)
     reason = options.missing.get(Capability.LOCAL_DRIVERS)
     if reason:
@@ -49,31 +77,26 @@ def node(config: pytest.Config) -> Node:
         raise ConfigurationError(
             f"drahealth_node cannot use --drahealth-target {options.target}: {reason}", f"choose {' or '.join(able)}"
         )
-    return Node(cast("LocalConfiguration", options.configuration))
+    return Node(cast("LocalConfiguration", options.configuration), namespace=namespace)
 
 
 def driver(config: pytest.Config, node: Node) -> AbstractAsyncContextManager[DriverControl]:
-    """A driver for this node, which must be entered first, with the health API of the run.
-
-    A running node has a driver. It is used, and reset at the end.
-    """
-    if isinstance(node, RunningNode):
-        return _own_driver(node)
-    api = Options.of(config).health_api
-    only: dict[str, Any] = only_health_api(api) if api else {}
+    """A driver for this node, which must be entered first. It ends with the node."""
 
     @asynccontextmanager
     async def registered() -> "AsyncIterator[DriverControl]":
-        async with FakeDriver.for_node(node, DEVICES, **only) as made:
-            yield made
+        yield await node.add_driver(**driver_options(config))
 
     return registered()
 
 
-@asynccontextmanager
-async def _own_driver(node: RunningNode) -> "AsyncIterator[DriverControl]":
-    found = await node.driver()
-    try:
-        yield found
-    finally:
-        await found.reset()
+def driver_options(config: pytest.Config) -> dict[str, Any]:
+    """The options of the drivers of tests: the health API of the run."""
+    api = None if config.getoption(_NODE) else Options.of(config).health_api
+    return dict(only_health_api(api)) if api else {}
+
+
+def _label(test: str) -> str:
+    """The name of a test as the start of a name in the API."""
+    words = re.sub(r"[^a-z0-9]+", "-", test.lower()).removeprefix("test-")
+    return f"test-{words}"[:_LONGEST].rstrip("-")

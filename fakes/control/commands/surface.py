@@ -21,6 +21,14 @@ class Control(ABC):
         """Does it. Raises ValueError for a command that makes no sense; nothing changes then."""
 
 
+class SyncControl(Control):
+    """A control surface whose methods return when the command is done: they are no coroutine functions."""
+
+    @abstractmethod
+    def wait_for(self, done: Coroutine[Any, Any, Reply]) -> Reply:
+        """Runs the coroutine in the event loop of the fake, and waits for its result."""
+
+
 class Method(Generic[P, Reply]):
     """A method that makes a command of its arguments, and does it: `control.inject("xid/48", "gpu-0")`."""
 
@@ -31,6 +39,8 @@ class Method(Generic[P, Reply]):
     @overload
     def __get__(self, control: None, owner: type) -> "Method[P, Reply]": ...
     @overload
+    def __get__(self, control: SyncControl, owner: type) -> Callable[P, Reply]: ...
+    @overload
     def __get__(self, control: Control, owner: type) -> Callable[P, Coroutine[Any, Any, Reply]]: ...
     def __get__(self, control: Control | None, owner: type) -> Any:
         if control is None:
@@ -40,7 +50,14 @@ class Method(Generic[P, Reply]):
         async def method(*args: P.args, **named: P.kwargs) -> Reply:
             return await control.do(self.command(*args, **named))
 
-        return method
+        if not isinstance(control, SyncControl):
+            return method
+
+        @functools.wraps(self.command, updated=())
+        def sync_method(*args: P.args, **named: P.kwargs) -> Reply:
+            return control.wait_for(method(*args, **named))
+
+        return sync_method
 
 
 def handles(*commands: type[C]) -> Callable[[Callable[[Any, C], Done]], Callable[[Any, C], Done]]:

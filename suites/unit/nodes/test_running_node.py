@@ -69,9 +69,9 @@ async def test_unknown_node_name_is_rejected() -> None:
 FIXTURES = """
 import asyncio
 
-def test_story(drahealth_node, drahealth_driver):
+def test_story(drahealth_async_node, drahealth_async_driver):
     async def story():
-        async with drahealth_node as node, drahealth_driver as driver:
+        async with drahealth_async_node as node, drahealth_async_driver as driver:
             assert node.name == "drahealth"
             pod = await node.run_pod_with_device(driver)
             await driver.inject("xid/79", "gpu-*")

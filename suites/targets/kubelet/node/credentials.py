@@ -45,7 +45,7 @@ def write(layout: Layout, server: str, node_name: str) -> str:
     _keep(layout.tokens, lambda: token_file((secrets.token_hex(16), user) for user in users.values()))
     tokens = dict(zip(users, _tokens(layout), strict=True))
     for name, token in tokens.items():
-        replace_file(layout.kubeconfig(name), json.dumps(kubeconfig(server, token), indent=1).encode())
+        replace_file(layout.kubeconfig(name), json.dumps(kubeconfig(server, token, layout), indent=1).encode())
     return tokens[ADMIN]
 
 
@@ -90,12 +90,17 @@ def token_file(users: Iterable[tuple[str, str]]) -> str:
     return "".join(f'{token},{user},{user},"system:masters"\n' for token, user in users)
 
 
-def kubeconfig(server: str, token: str) -> Mapping[str, Any]:
-    """A kubeconfig of one user, that does not check the certificate of the server."""
+def kubeconfig(server: str, token: str, layout: Layout | None = None) -> Mapping[str, Any]:
+    """A kubeconfig of one user. Without the layout, clients do not check the certificate of the server."""
+    cluster: dict[str, Any] = {"server": server}
+    if layout:
+        cluster["certificate-authority-data"] = _base64(layout.server_certificate)
+    else:
+        cluster["insecure-skip-tls-verify"] = True
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "local", "cluster": {"server": server, "insecure-skip-tls-verify": True}}],
+        "clusters": [{"name": "local", "cluster": cluster}],
         "users": [{"name": "local", "user": {"token": token}}],
         "contexts": [{"name": "local", "context": {"cluster": "local", "user": "local"}}],
         "current-context": "local",
