@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from drahealth.suites.nodes.reference_kubelet import ReferenceKubelet
     from drahealth.suites.nodes.reference_node import ReferenceNode
     from drahealth.suites.nodes.running_node import RunningNode
+    from drahealth.suites.nodes.sync import SyncDriver, SyncNode, SyncPod
 else:
     __getattr__, __dir__ = exports(__name__)
 
@@ -25,5 +26,8 @@ __all__ = [
     "ReferenceKubelet",
     "ReferenceNode",
     "RunningNode",
+    "SyncDriver",
+    "SyncNode",
+    "SyncPod",
     "__version__",
 ]

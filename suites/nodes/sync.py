@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
@@ -36,12 +36,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Sync:
+class _Sync(Protocol):
     """An object whose asynchronous counterpart lives in the loop of the portal."""
 
-    def __init__(self, of: Any, portal: BlockingPortal) -> None:
-        self._of = of
-        self._portal = portal
+    @property
+    def _of(self) -> Any: ...
+
+    @property
+    def _portal(self) -> BlockingPortal: ...
 
 
 class _Waits(Generic[P, T]):
@@ -68,10 +70,12 @@ class _Waits(Generic[P, T]):
         return method
 
 
-class SyncPod(_Sync):
+class SyncPod:
     """A Pod for tests without asyncio. Timeouts are in seconds; by default the longest that a correct kubelet needs."""
 
-    _of: Pod
+    def __init__(self, of: Pod, portal: BlockingPortal) -> None:
+        self._of = of
+        self._portal = portal
 
     @property
     def name(self) -> str:
@@ -149,13 +153,11 @@ class SyncDriver(
         return self._portal.call(wait)
 
 
-class SyncNode(_Sync):
+class SyncNode:
     """A node for tests without asyncio: `with SyncNode(ReferenceNode()) as node`. It runs in a thread of this process.
 
     Its API server answers all clients, such as the official Python client with `kubeconfig()`.
     """
-
-    _of: Node
 
     def __init__(self, node: Node, portal: BlockingPortal | None = None, **driver: Any) -> None:
         """`node` is a ReferenceNode, a LocalNode or a RunningNode that is not entered.
@@ -164,6 +166,7 @@ class SyncNode(_Sync):
         `SyncNode.driver`.
         """
         self._of = node
+        self._opened: BlockingPortal | None = None
         self._driver_options = driver
         self._given = portal
         self._driver: SyncDriver | None = None
@@ -172,16 +175,23 @@ class SyncNode(_Sync):
     def __enter__(self) -> Self:
         """Start all of it; return when the node is Ready. Raises HarnessError, ConfigurationError."""
         with ExitStack() as stack:
-            self._portal = self._given or stack.enter_context(start_blocking_portal())
-            stack.enter_context(self._portal.wrap_async_context_manager(self._of))
+            portal = self._given or stack.enter_context(start_blocking_portal())
+            stack.enter_context(portal.wrap_async_context_manager(self._of))
+            self._opened = portal
             self._closing = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._driver = None
+        self._driver = self._opened = None
         self._closing.__exit__(kind, error, trace)
+
+    @property
+    def _portal(self) -> BlockingPortal:
+        if self._opened is None:
+            raise RuntimeError("the node is not running; enter it first: with node: ...")
+        return self._opened
 
     @property
     def node(self) -> Node:

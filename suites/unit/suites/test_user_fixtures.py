@@ -9,6 +9,30 @@ STORY = """
             await driver.inject("xid/79", "gpu-0")
             await pod.wait_for_health("gpu-0", "Unhealthy", message="XID 79*")
 """
+SYNC = """
+import pytest
+from kubernetes import client, config
+
+@pytest.mark.parametrize("number", range(4))
+def test_story(drahealth_node, drahealth_driver, number):
+    pod = drahealth_node.run_pod_with_device()
+    drahealth_driver.inject("xid/48", pod.device)
+    pod.wait_for_health(pod.device, "Unhealthy", message="XID 48*")
+    api = client.CoreV1Api(config.new_client_from_config(str(drahealth_node.kubeconfig())))
+    assert [found.metadata.name for found in api.list_namespaced_pod(drahealth_node.namespace).items] == [pod.name]
+    pod.delete()
+
+@pytest.fixture(scope="session")
+def controller(drahealth_session_node):
+    return drahealth_session_node.kubeconfig()
+
+def test_part_of_the_node_of_the_session(controller, drahealth_session_node, drahealth_node):
+    pods = [node.run_pod_with_device() for node in (drahealth_node, drahealth_session_node)]
+    drahealth_node.driver.inject("xid/48", "gpu-0")
+    pods[0].wait_for_health("gpu-0", "Unhealthy")
+    assert (pods[1].device, pods[1].devices()[0].health) == ("gpu-0", "Healthy")
+    assert len({pod.namespace for pod in pods}) == 2
+"""
 WITHOUT_PLUGINS = f"""
 import asyncio
 
@@ -60,11 +84,19 @@ NO_PLUGINS = ("-p", "no:asyncio", "-p", "no:anyio")
 @pytest.mark.parametrize(
     ("tests", "options", "passed"),
     [
+        (SYNC, ("-W", "error", *NO_PLUGINS), 5),
+        (SYNC, ("-n", "2", "--drahealth-profile=v1.36"), 5),
         (WITHOUT_PLUGINS, NO_PLUGINS, 1),
         (WITH_PLUGINS, (), 2),
         (OPTIONS, ("--drahealth-profile=v1.36", "--drahealth-health-api=v1alpha1.DRAResourceHealth"), 3),
     ],
-    ids=["without plugins", "with pytest-asyncio and anyio", "with options"],
+    ids=[
+        "without asyncio",
+        "without asyncio, with all plugins",
+        "without plugins",
+        "with pytest-asyncio and anyio",
+        "with options",
+    ],
 )
 def test_fixtures_work_in_tests_of_other_people(
     pytester: pytest.Pytester, tests: str, options: tuple[str, ...], passed: int
