@@ -43,6 +43,7 @@ class Progress:
         self._planned = duration(settings)
         self._judged = judged_by(settings, only)
         self._started: dict[str, float] = {}
+        self._not_done: set[str] = set()
         self._reports = 0
         self._level = settings.level
         self._has_begun = False
@@ -52,9 +53,14 @@ class Progress:
         match event:
             case ExperimentStarted():
                 self._begin()
+                if EXPERIMENTS[experiment].requires in self._not_done:
+                    self._not_done.add(experiment)  # it ends at once, for the same reason
+                    return
                 self._started[experiment] = self._now()
                 self._line(f"{experiment}: {EXPERIMENTS[experiment].sentence}{self._judges(experiment)}")
             case ExperimentEnded():
+                if event.outcome != "done":
+                    self._not_done.add(experiment)
                 if experiment in self._started:
                     seconds = self._now() - self._started.pop(experiment)
                     reason = f": {printable(event.reason)}" if event.reason else ""

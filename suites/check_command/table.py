@@ -29,8 +29,12 @@ EXPLAINED = (Verdict.ERROR, Verdict.FAIL, Verdict.WAIVED)
 
 
 def show(summary: Summary, console: Console, rerun: str) -> None:
-    """Prints the table, the explanations and the verdict. REQUIREMENT in `rerun` is replaced."""
-    for family, judgements in _by_family(summary.judgements):
+    """Prints the table, the explanations and the verdict. REQUIREMENT in `rerun` is replaced.
+
+    The table leaves out the requirements that are not tested because the driver exited by itself.
+    """
+    left_out = {name for names in summary.exits.values() for name in names}
+    for family, judgements in _by_family([one for one in summary.judgements if one.requirement.id not in left_out]):
         outcome = summary.families.get(family, "")
         console.print(Text(f"\n{family}{': ' if outcome else ''}{outcome}", style="bold"))
         if console.is_terminal and console.width >= _ROOM:
@@ -45,7 +49,8 @@ def show(summary: Summary, console: Console, rerun: str) -> None:
     for judgement in summary.judgements:
         if judgement.verdict in EXPLAINED:
             console.print(_explanation(judgement, rerun), soft_wrap=True)
-    for reason, names in _not_tested(summary.judgements).items():
+    others = (one for one in summary.judgements if one.requirement.id not in left_out)
+    for reason, names in (*summary.exits.items(), *_not_tested(others).items()):
         console.print(Text(f"\nNOT_TESTED {', '.join(names)}\n  {printable(reason)}", style="yellow"), soft_wrap=True)
     for judgement in summary.judgements:
         for name, finding in judgement.remarks.items():
@@ -94,7 +99,7 @@ def _sentence(judgement: Judgement) -> Text:
     return text
 
 
-def _not_tested(judgements: Sequence[Judgement]) -> dict[str, list[str]]:
+def _not_tested(judgements: Iterable[Judgement]) -> dict[str, list[str]]:
     """The requirements without a verdict, by the reason."""
     found: dict[str, list[str]] = {}
     for one in judgements:

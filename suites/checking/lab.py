@@ -10,7 +10,8 @@ from drahealth.proto.extended_resources import PluginDevice
 from drahealth.suites.checking.device_plugins.kubelet import DevicePluginKubelet
 from drahealth.suites.checking.device_plugins.registered import RegisteredPlugin
 from drahealth.suites.checking.kubelet.plugin import Plugin
-from drahealth.suites.checking.settings import GRACE
+from drahealth.suites.checking.kubelet.subscriber import Subscriber
+from drahealth.suites.checking.settings import GRACE, LONGEST_WATCH
 from drahealth.suites.checking.subject.subject import Subject
 
 
@@ -28,6 +29,8 @@ class Facts:
     """The published ResourceSlices, as v1 objects, by `slices`; empty if there are none in time."""
     health_apis: "asyncio.Future[tuple[str, ...]]" = field(default_factory=_future)
     """The health APIs that stream, by `services`."""
+    watched: list[Subscriber] = field(default_factory=list)
+    """The streams that `watch` and `subscribers` keep open until the end of `watch`."""
     kubelet: "asyncio.Future[DevicePluginKubelet]" = field(default_factory=_future)
     """The kubelet of a device plugin, by its registration."""
     device_plugins: "asyncio.Future[tuple[RegisteredPlugin, ...]]" = field(default_factory=_future)
@@ -50,6 +53,8 @@ class Lab:
     """Devices of a claim without a claim file."""
     grace: float = GRACE
     """Seconds from SIGTERM to SIGKILL."""
+    longest_watch: float = LONGEST_WATCH
+    """Seconds after which `watch` ends, even if a timeout is not over."""
     _ended: Mapping[str, asyncio.Event] = field(default_factory=dict)
 
     async def ended(self, experiment: str) -> None:

@@ -32,9 +32,6 @@ from drahealth.suites.targets.run_directory import RunDirectory
 
 GRACE = 5.0
 """Seconds that an experiment has to end by itself after an unexpected end of its driver."""
-SLOWNESS = 4.0
-"""An experiment is ended after this many times its usual duration, and half a minute."""
-
 NOT_IN_THE_CLUSTER = "; drahealth runs no Pod in the cluster of the kubeconfig, so the driver had another API server"
 """What is added to the reason why an experiment with Pods has no result."""
 REASON_LIMIT = 1000
@@ -203,11 +200,12 @@ class _Run:
             self._settings.claim,
             self._settings.claim_devices,
             self._settings.grace,
+            self._settings.longest_watch,
             self._ended,
         )
         work = asyncio.create_task(RUNS[experiment.name](lab), name=experiment.name)
         late = asyncio.create_task(self._late.wait())
-        longest = self._settings.seconds_of(experiment) * SLOWNESS + 30 + self._settings.start_seconds
+        longest = self._settings.limit_of(experiment) + self._settings.start_seconds
         if "backend" in experiment.needs:  # a driver may need all this time to connect again, and for its next report
             longest += BACKEND_LIMIT + FENCE_LIMIT
         limit = asyncio.create_task(self._clock.sleep(longest))

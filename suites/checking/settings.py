@@ -34,10 +34,16 @@ IN_A_POD = "the driver runs in a Pod of a cluster, with the kubelet and the API 
 
 CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 """Directories of CDI specs of a node. Source: Container Device Interface, SPEC.md, "Defaults"."""
+SLOWNESS = 4.0
+"""An experiment is ended after this many times its usual duration, and half a minute."""
 GRACE = 10.0
 """Seconds from SIGTERM to SIGKILL by default."""
 DEADLINE = 180.0
 """Seconds of the longest run by default."""
+_BESIDE_WATCH = 55.0
+"""Seconds before the deadline at which the experiment `watch` ends at the latest: time for the other experiments."""
+LONGEST_WATCH = DEADLINE - _BESIDE_WATCH
+"""Seconds of the longest watch by default: enough for a timeout of two minutes."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +169,16 @@ class Settings:
         """The usual duration of an experiment, with what the faults take."""
         each = experiment.seconds_per_fault or 0.0
         return experiment.seconds + sum(fault.seconds + each for fault in self.faults_of(experiment))
+
+    @property
+    def longest_watch(self) -> float:
+        """Seconds after which the experiment `watch` ends, even if a timeout of a device is not over."""
+        return max(self.deadline - _BESIDE_WATCH, 0.0)
+
+    def limit_of(self, experiment: Experiment) -> float:
+        """Seconds after which an experiment is ended, besides what its driver needs to start."""
+        usual = self.seconds_of(experiment) * SLOWNESS + 30
+        return max(usual, self.longest_watch + 30) if experiment.lasts_as_watch else usual
 
     @property
     def start_seconds(self) -> float:

@@ -1,19 +1,21 @@
 """The verdict on a driver from its evidence: conforms, fails, incomplete, or an error of the harness. Pure."""
 
 import tomllib
-from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 from functools import cache
 from importlib import resources
 from typing import Literal
 
+from drahealth.proto.events import ExperimentEnded
 from drahealth.suites.checking.abilities import shown_abilities
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.judge import Judgement, judge
+from drahealth.suites.checking.observed.processes import crashes, exit_text
 from drahealth.suites.checking.verdicts import Grade, Verdict
 from drahealth.suites.checking.waivers import Waiver, waive
 
@@ -64,6 +66,8 @@ class Summary:
     """The verdict of a certification in words; empty for a check."""
     complete: bool = True
     """Whether the run reached its end."""
+    exits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """How the driver exited by itself, each with the IDs of the requirements that are not tested for this reason."""
 
     @property
     def verdict(self) -> str:
@@ -140,9 +144,11 @@ def summarize(
     wanted = [one for one in judge(evidence) if not only or one.requirement.id in only]
     judgements, problems = waive((_without_unproven(one, unproven) for one in wanted), waivers, today)
     outcome, reasons = _outcome(judgements, problems, complete=evidence.complete)
+    exits = _exits(evidence, judgements)
+    reasons = (*(f"{how[0].upper()}{how[1:]}." for how in exits), *reasons)
     running = not evidence.header.started_by_us
     first = sorted(judgements, key=lambda one: not (running and _needs_start(one)))
-    return Summary(outcome, reasons, tuple(first), running, tuple(only), complete=evidence.complete)
+    return Summary(outcome, reasons, tuple(first), running, tuple(only), complete=evidence.complete, exits=exits)
 
 
 def _outcome(
@@ -174,6 +180,22 @@ def _without_unproven(judgement: Judgement, unproven: frozenset[str]) -> Judgeme
     }
     findings = {name: found for name, found in judgement.findings.items() if name not in remarks}
     return replace(judgement, findings=findings, remarks=remarks)
+
+
+def _exits(evidence: Evidence, judgements: Iterable[Judgement]) -> dict[str, tuple[str, ...]]:
+    """The exits of the driver by itself that ended experiments, with the requirements of these experiments."""
+    untested = {one.requirement.id: one for one in judgements if one.verdict is Verdict.NOT_TESTED}
+    causes: dict[str, str] = {}
+    for exit_ in crashes(evidence, *{one.process for one in EXPERIMENTS.values()}):
+        cut = {
+            one.experiment
+            for one in evidence.of(ExperimentEnded)
+            if one.number > exit_.number and EXPERIMENTS[one.experiment].process == exit_.what.process
+        }
+        for name, one in untested.items():
+            if any(cut.intersection(CHECKS[check].experiments) for check in one.findings):
+                causes.setdefault(name, exit_text(exit_.what))
+    return {how: tuple(name for name in untested if causes.get(name) == how) for how in dict.fromkeys(causes.values())}
 
 
 def _needs_start(judgement: Judgement) -> bool:

@@ -13,10 +13,10 @@ from drahealth.suites.certifying.report.bars import Bar, Span, Stretch, merged
 from drahealth.suites.certifying.report.fault_bars import fault_bars
 from drahealth.suites.certifying.report.list_bars import list_bars, pod_bars
 from drahealth.suites.certifying.report.marks import Mark, marks
-from drahealth.suites.checking.checks.health_timing import timeout_of
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.devices import Device
 from drahealth.suites.checking.observed.streams import Stream, arrivals, listed, streams
+from drahealth.suites.checking.observed.timeouts import timeout_of
 
 LANES = 40
 """The most lanes of a run. Devices with findings come first, then those that became unhealthy, late or unknown."""

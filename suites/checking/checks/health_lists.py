@@ -10,9 +10,6 @@ from drahealth.suites.checking.observed.devices import Device, named, published
 from drahealth.suites.checking.observed.streams import Stream, listed, streams
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed, static
 
-_IN_FLIGHT = 0.25
-"""Seconds for which a report may still show what was prepared before."""
-
 
 @health_check(
     "HEALTH-02",
@@ -48,18 +45,23 @@ def first_report_lists_published_devices(evidence: Evidence, found: list[Stream]
     fix="List all prepared devices in each report over WatchDevicesStatus, not only the changed devices.",
 )
 def draft_reports_list_prepared_devices(evidence: Evidence, found: list[Stream]) -> Finding:
-    """Each report that arrives while devices are prepared lists them all."""
+    """Each report that was made while devices were prepared lists them all.
+
+    A report on the way can be older than its arrival. It is surely younger than the start of its stream, and than the
+    call that prepared a device that it lists, or that an earlier report of the stream lists.
+    """
     periods = _prepared_periods(claim_calls(evidence, "claims"))
     records = []
-    for stream in (one for one in found if one.experiment == "watch"):
+    for stream in found:
+        made = stream.opened.at
         for report in stream.reports:
             prepared = [one for one in periods if one.ended < report.at < one.until]
-            last = max((one.began for one in prepared if one.device in listed(report)), default=0.0)
-            expected = {one.device for one in prepared if one.ended < max(last, report.at - _IN_FLIGHT)}
+            made = max([made, *(one.began for one in prepared if one.device in listed(report))])
+            expected = {one.device for one in prepared if one.ended < made}
             if missing := expected - listed(report):
                 seen = f"{stream}: without {named(missing)}"
                 return failed(f"prepared devices: {named(expected)}", seen, report.number)
-            records += [report.number] if prepared and listed(report) else []
+            records += [report.number] if expected else []
     if records:
         return passed("each report lists all prepared devices", *records)
     if not periods:

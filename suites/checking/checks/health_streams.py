@@ -1,10 +1,11 @@
 """Checks of health streams: which APIs stream, what the first reports say, and how streams end."""
 
-from drahealth.proto.events import ClaimReadHeld, ProcessExited, SignalSent
+from drahealth.proto.events import ClaimReadHeld
 from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH_DRAFT
 from drahealth.suites.checking.checks.registry import check, health_check
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.claims import claim_calls
+from drahealth.suites.checking.observed.processes import cause_of_end, crashes, exit_text
 from drahealth.suites.checking.observed.registrations import advertised, described
 from drahealth.suites.checking.observed.streams import (
     FIRST_REPORT_WAIT,
@@ -14,10 +15,8 @@ from drahealth.suites.checking.observed.streams import (
     served_apis,
     streams,
 )
+from drahealth.suites.checking.observed.timeouts import WATCHED
 from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
-
-_WATCHED = 35.0
-"""Seconds for which a stream must stay open: longer than the default timeout of 30 s."""
 
 
 @check(
@@ -125,27 +124,30 @@ def health_is_reported_while_prepare_is_pending(evidence: Evidence, found: list[
     reads=("subscribers",),
 )
 def streams_stay_open(evidence: Evidence, found: list[Stream]) -> Finding:
-    """No stream ends by itself while the driver runs; those of `watch` are open for longer than 35 s."""
-    ends = [one.number for one in evidence.of(ProcessExited) if one.what.process == "main"]
-    ends += [one.number for one in evidence.of(SignalSent) if one.what.process == "main"]
-    last = min(ends, default=None)
-    for stream in (*found, *streams(evidence, "subscribers")):
+    """No stream of any experiment ends before its process; those of `watch` are open for longer than 35 s."""
+    others = (one for one in streams(evidence) if one.reports or one.experiment == "subscribers")
+    for stream in (*found, *(one for one in others if one.experiment != "watch")):
         end = stream.end
-        if end is None or stream.cancelled or stream.malformed or _ended_with_driver(evidence, end.at, last):
+        if end is None or not stream.ended_by_driver or stream.malformed:
             continue
-        seen = f"{stream} ended after {stream.open_seconds:.1f} s with {end.what.code}: {end.what.why}"
+        if cause_of_end(evidence, stream.opened, end):
+            continue
+        where = "" if stream.experiment == "watch" else f" of experiment {stream.experiment}"
+        seen = f"{stream}{where} ended after {stream.open_seconds:.1f} s with {end.what.code}: {end.what.why}"
         return failed("the stream stays open until drahealth cancels it", seen, stream.opened.number, end.number)
-    long = [one for one in found if one.cancelled and one.open_seconds >= _WATCHED]
+    long = [one for one in found if one.cancelled and one.open_seconds >= WATCHED]
     if not long:
-        return not_tested("no stream was watched for 35 s", *(one.opened.number for one in found))
+        return not_tested(_why_short(evidence, found), *(one.opened.number for one in found))
     seconds = min(one.open_seconds for one in long)
     return passed(f"{len(long)} streams were open for {seconds:.0f} s", *(one.opened.number for one in long))
 
 
-def _ended_with_driver(evidence: Evidence, at: float, end: int | None) -> bool:
-    """Whether a stream ended because the driver did: the exit is recorded a moment after the streams end."""
-    ended = next((one.at for one in evidence.records if one.number == end), None)
-    return ended is not None and at > ended - 1
+def _why_short(evidence: Evidence, found: list[Stream]) -> str:
+    """Why no stream was watched long enough."""
+    if ended := next(crashes(evidence, "main"), None):
+        return exit_text(ended.what)
+    early = next((one.end.what.why for one in found if one.end and not one.cancelled), "")
+    return f"no stream was watched for {WATCHED:g} s" + (f": {early}" if early else "")
 
 
 @check(

@@ -1,13 +1,16 @@
 """Checks of drivers that are interrupted: stopped, without a subscriber, and without their kubelet."""
 
+import itertools
+
 from drahealth.proto.events import SignalSent, SliceChanged, SlicesListed
-from drahealth.suites.checking.checks.health_timing import timeout_of
 from drahealth.suites.checking.checks.registry import check, health_check
-from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.evidence import Evidence, Observation
+from drahealth.suites.checking.observed.agreement import Times
 from drahealth.suites.checking.observed.devices import devices_of, named
-from drahealth.suites.checking.observed.processes import is_done
+from drahealth.suites.checking.observed.processes import cause_of_end, is_done
 from drahealth.suites.checking.observed.registrations import notified, outcome
-from drahealth.suites.checking.observed.streams import OWN_DELAY, Stream, listed
+from drahealth.suites.checking.observed.streams import OWN_DELAY, Stream, arrivals, listed
+from drahealth.suites.checking.observed.timeouts import timeout_of
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed
 
 _IDLE = 30.0
@@ -20,7 +23,7 @@ _IDLE = 30.0
     fix="Use timers that continue after a pause of the process, and keep the streams open.",
 )
 def reports_continue_after_a_stop(evidence: Evidence, found: list[Stream]) -> Finding:
-    """After SIGCONT each stream has a report within the timeout of its devices."""
+    """After SIGCONT each stream reports each device twice, each time within the timeout of the device."""
     continued = next(
         (one for one in evidence.of(SignalSent, "stop-and-continue") if one.what.signal == "SIGCONT"), None
     )
@@ -31,22 +34,35 @@ def reports_continue_after_a_stop(evidence: Evidence, found: list[Stream]) -> Fi
         end = stream.opened.at + stream.open_seconds
         if stream.opened.at > continued.at or end < continued.at or not stream.reports:
             continue
-        timeouts = [timeout_of(one) for report in stream.reports for one in report.what.devices]
-        limit = max(timeouts, default=30) + OWN_DELAY
-        after = next((one for one in stream.reports if one.at > continued.at), None)
-        if after is None and not stream.cancelled and stream.end:
+        if stream.end and stream.ended_by_driver and not cause_of_end(evidence, stream.opened, stream.end):
             return failed("the stream continues", f"{stream} ended: {stream.end.what.why}", *records, stream.end.number)
-        took = (after.at if after else end) - continued.at
-        if took > limit:
-            seen = f"{stream}: {'a report' if after else 'no report'} {took:.1f} s after SIGCONT"
-            return failed(f"a report within {limit:g} s", seen, *records, stream.opened.number)
-        if after is None:
-            return not_tested(f"{stream} was open for only {took:.1f} s after SIGCONT", *records)
-        slowest = max(slowest, took)
-        records.append(after.number)
+        for device, times in arrivals(stream).items():
+            result = _again(f"{device} in {stream}", times, continued, end)
+            if isinstance(result, Finding):
+                return result
+            slowest = max(slowest, result)
+        records.append(stream.reports[-1].number)
     if len(records) == 1:
         return not_tested("no stream was open at SIGCONT", *records)
-    return passed(f"all streams had a report within {slowest:.1f} s after SIGCONT", *records)
+    return passed(f"all streams reported each device twice, each time within {slowest:.1f} s", *records)
+
+
+def _again(name: str, times: Times, continued: Observation[SignalSent], end: float) -> Finding | float:
+    """The longest time of a device without a report after SIGCONT, until its second report; or why it is wrong."""
+    known = [one for one in times if one[0] <= continued.at]
+    if not known:
+        return 0.0
+    later = times[len(known) :][:2]
+    moments = [continued.at, *(at for at, _, _ in later), end][:3]
+    for (began, stop), (_, number, one) in zip(itertools.pairwise(moments), [known[-1], *later], strict=False):
+        limit = timeout_of(one) + OWN_DELAY
+        if stop - began > limit:
+            seen = f"{name}: {stop - began:.1f} s without a report, {began - continued.at:.1f} s after SIGCONT"
+            return failed(f"a report within {limit:g} s", seen, continued.number, number)
+    if len(later) < 2:
+        seen = f"{name}: the stream ended {end - moments[-2]:.1f} s after the last report"
+        return not_tested(seen, continued.number)
+    return max(stop - began for began, stop in itertools.pairwise(moments))
 
 
 @health_check(

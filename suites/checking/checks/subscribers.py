@@ -7,12 +7,12 @@ from itertools import combinations, groupby
 from drahealth.proto.events import FaultInjected
 from drahealth.proto.health_apis import NODE_HEALTH_DRAFT
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.checking.checks.health_timing import timeout_of
 from drahealth.suites.checking.checks.registry import health_check
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.agreement import LATE, Times, Value, changes, contradiction, lost_change
 from drahealth.suites.checking.observed.devices import Device, named, published
 from drahealth.suites.checking.observed.streams import Stream, arrivals, listed, streams
+from drahealth.suites.checking.observed.timeouts import timeout_of
 from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed, static, strongest
 
 _FAULTS = "faults"

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -83,8 +83,7 @@ async def _one_claim(lab: Lab, made: Allocator, calls: Calls) -> None:
     if (await calls.prepare(a)).problem_of(a):
         return
     lab.record(CdiSpecsRead(read_specs(*lab.subject.places.cdi_dirs)))
-    if _streams_prepared_devices(lab):
-        await lab.subject.clock.sleep(HOLD_SECONDS)
+    await _watch_prepared_devices(lab)
     await calls.prepare(a)
     await calls.unprepare(a)
     await calls.unprepare(a)
@@ -109,10 +108,17 @@ async def _several_claims(lab: Lab, made: Allocator, calls: Calls, a: ClaimRef) 
         await calls.unprepare(a, b)
 
 
-def _streams_prepared_devices(lab: Lab) -> bool:
-    """Whether the driver streams a health API that reports only prepared devices."""
-    found = lab.facts.health_apis
-    return found.done() and not found.exception() and any(HEALTH_APIS[name].prepared_only for name in found.result())
+async def _watch_prepared_devices(lab: Lab) -> None:
+    """Opens a stream of each health API that reports only prepared devices: its reports list the prepared claim."""
+    found, plugin, clock = lab.facts.health_apis, await known(lab.facts.plugin), lab.subject.clock
+    if not found.done() or found.exception():
+        return
+    if apis := [HEALTH_APIS[name] for name in found.result() if HEALTH_APIS[name].prepared_only]:
+        async with AsyncExitStack() as stack:
+            for api in apis:
+                await stack.enter_async_context(subscribed(plugin, api, clock, lab.record))
+            await clock.sleep(HOLD_SECONDS)
+        lab.subject.check_running()
 
 
 async def slow_prepare(lab: Lab) -> None:

@@ -50,15 +50,19 @@ class FaultStreams:
         return any(map(shown, self.of(device)))
 
     async def report_again(self) -> None:
-        """Waits until each stream has one more report, within the timeout of its devices."""
-        counts = [one.reports for one in self._streams]
+        """Waits until each stream has two more reports of each device: the second one within the timeout of the first.
+
+        A timer that was due while the driver did not run gives the first one.
+        """
+        counts = [one.counts.copy() for one in self._streams]
         longest = max((one.largest_timeout for one in self._streams), default=0)
+        pairs = list(zip(self._streams, counts, strict=True))
 
         def reported_again() -> bool:
             self._lab.subject.check_running()
-            return all(one.reports > count for one, count in zip(self._streams, counts, strict=True))
+            return all(one.counts[device] > count[device] + 1 for one, count in pairs for device in count)
 
-        limit = (longest if longest > 0 else DEFAULT_TIMEOUT) + MARGIN
+        limit = 2 * ((longest if longest > 0 else DEFAULT_TIMEOUT) + MARGIN)
         await until(self._lab.subject.clock, limit, reported_again)
 
     async def _fence(self, device: Device, all_show: Callable[[], bool]) -> None:

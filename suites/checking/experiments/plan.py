@@ -24,14 +24,17 @@ EXPERIMENTS: dict[str, Experiment] = {
             36,
             frozenset({"api-server"}),
             requires="registration",
+            lasts_as_watch=True,
         ),
         Experiment(
             "watch",
-            "Keep one stream of each health API of the driver open for at least 36 s.",
+            "Keep one stream of each health API of the driver open for at least 36 s, and until each report of this "
+            "time is followed by another one, or its timeout is over.",
             "main",
             36,
             frozenset({"health"}),
             requires="services",
+            lasts_as_watch=True,
         ),
         Experiment(
             "subscribers",
@@ -40,6 +43,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             36,
             frozenset({"health"}),
             requires="services",
+            lasts_as_watch=True,
         ),
         Experiment(
             "slow-subscriber",
@@ -48,6 +52,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             36,
             frozenset({"health"}),
             requires="services",
+            lasts_as_watch=True,
         ),
         Experiment(
             "claims",

@@ -5,27 +5,31 @@ from contextlib import AsyncExitStack
 
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.suites.checking.experiments.first_steps import known
-from drahealth.suites.checking.kubelet.subscriber import Subscriber, subscribed
+from drahealth.suites.checking.kubelet.subscriber import subscribed
 from drahealth.suites.checking.lab import Lab
 from drahealth.suites.checking.observed.streams import FIRST_REPORT_WAIT
+from drahealth.suites.checking.observed.timeouts import WATCHED
 from drahealth.suites.checking.outcomes import NotApplicable
 
-WATCH_SECONDS = 36.0
-"""Longer than the kubelet's default timeout of 30 s, and than the 35 s of a driver that reports just in time."""
-LONGEST_WATCH = 75.0
-_MARGIN = 1.2
-"""A device with a larger timeout is watched for this multiple of it."""
+WATCH_SECONDS = WATCHED + 1.0
+"""Longer than the time that the checks judge: the stream can open a moment after drahealth asks for it."""
 _LOOK = 0.5
 
 
 async def watch(lab: Lab) -> None:
-    """Keeps one stream of each health API open, long enough to see each device refreshed."""
+    """Keeps one stream of each health API open, until each report of the first 36 s is followed or no longer valid.
+
+    The streams of `subscribers` count, too. The watch ends at its limit, even if a timeout is not over.
+    """
     plugin, apis = await known(lab.facts.plugin), await health_apis(lab)
     clock = lab.subject.clock
     async with AsyncExitStack() as stack:
         began = clock.now()
         streams = [await stack.enter_async_context(subscribed(plugin, api, clock, lab.record)) for api in apis]
-        while any(stream.is_open for stream in streams) and clock.now() < began + _duration(streams):
+        lab.facts.watched += streams
+        while any(stream.is_open for stream in streams) and clock.now() < began + lab.longest_watch:
+            if all(stream.can_end(WATCH_SECONDS) for stream in lab.facts.watched):
+                break
             lab.subject.check_running()
             await clock.sleep(_LOOK)
     lab.subject.check_running()
@@ -39,6 +43,7 @@ async def subscribers(lab: Lab) -> None:
         subscribed(plugin, best, clock, lab.record) as first,
         subscribed(plugin, best, clock, lab.record) as second,
     ):
+        lab.facts.watched += first, second
         for _ in range(2):
             async with subscribed(plugin, best, clock, lab.record) as third:
                 await third.reported(FIRST_REPORT_WAIT)
@@ -63,8 +68,3 @@ async def health_apis(lab: Lab) -> list[HealthApi]:
     if not names:
         raise NotApplicable("the driver streams no health API")
     return [HEALTH_APIS[name] for name in names]
-
-
-def _duration(streams: list[Subscriber]) -> float:
-    largest = max(stream.largest_timeout for stream in streams)
-    return max(WATCH_SECONDS, min(_MARGIN * largest, LONGEST_WATCH))

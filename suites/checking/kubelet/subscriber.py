@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 
 import grpc.aio
@@ -18,6 +18,7 @@ from drahealth.proto.values import DeviceHealth
 from drahealth.suites.checking.kubelet.connection import connected
 from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.waiting import within
+from drahealth.suites.checking.observed.timeouts import LastReport
 
 REPORTS_LIMIT = 5000
 """Reports of one stream that are recorded; a driver that sends more floods its subscribers."""
@@ -41,6 +42,8 @@ class Subscriber:
         """The last report of each device, by pool and name."""
         self.counts: Counter[tuple[str, str]] = Counter()
         """Number of reports of each device."""
+        self._last: dict[tuple[str, str], LastReport] = {}
+        self._opened = clock.now()
         self._clock = clock
         self._observe = observe
         self._plugin = plugin
@@ -53,6 +56,15 @@ class Subscriber:
     def is_open(self) -> bool:
         """Whether the stream has not ended."""
         return not self._task.done()
+
+    def can_end(self, seconds: float) -> bool:
+        """Whether it was open for so many seconds, and all reports of this time are followed or no longer valid.
+
+        A health API of prepared devices has no timeouts.
+        """
+        now, watched = self._clock.now(), self._opened + seconds
+        followed = self.api.prepared_only or all(one.can_end(watched, now) for one in self._last.values())
+        return not self.is_open or (now >= watched and followed)
 
     async def reported(self, limit: float) -> bool:
         """Waits for the first report; returns whether it came, before the stream ended and within the limit."""
@@ -81,6 +93,7 @@ class Subscriber:
 
     async def _read(self) -> None:
         driver, endpoint, stream = self._plugin.driver, path_text(self._plugin.endpoint), next_stream()
+        self._opened = self._clock.now()
         self._observe(StreamOpened(driver, "", stream, self.api.name, endpoint))
         responses = self.api.method.stub(self._channel)(self.api.method.request())
         size, why, code = 0, CANCELLED_BY_US, "CANCELLED"
@@ -91,6 +104,7 @@ class Subscriber:
                 self._observe(ReportReceived(driver, endpoint, stream, responses.size, report, more))
                 self.reports += 1
                 self.latest |= {(one.pool, one.device): one for one in report}
+                self._follow(report)
                 self.counts.update({(one.pool, one.device) for one in report})
                 size += responses.size
                 self.largest_timeout = max(self.largest_timeout, *(device.timeout for device in report), 0)
@@ -109,6 +123,12 @@ class Subscriber:
         finally:
             responses.cancel()
             self._observe(StreamClosed(driver, "", stream, why, endpoint, code))
+
+    def _follow(self, report: Iterable[DeviceHealth]) -> None:
+        now = self._clock.now()
+        for one in report:
+            key = (one.pool, one.device)
+            self._last[key] = self._last[key].next(now, one) if key in self._last else LastReport(now, one)
 
 
 @asynccontextmanager

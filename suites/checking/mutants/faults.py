@@ -208,6 +208,22 @@ class TimerEndsAfterPause(Healthy):
             self.wake()
 
 
+@mutant("reports-continue-after-a-stop")
+class OneHeartbeatAfterPause(Healthy):
+    """After a pause of its process, the driver sends the heartbeat that is due, and no more."""
+
+    heartbeat = 1
+    timeout = 10
+
+    async def beat(self) -> None:
+        clock, late = asyncio.get_running_loop().time, False
+        while not late:
+            before = clock()
+            await asyncio.sleep(self.heartbeat)
+            late = clock() - before > self.heartbeat + 3
+            self.wake()
+
+
 @mutant("stream-after-a-pause-starts-with-all-devices")
 class ForgetsDevicesWhenIdle(Healthy):
     """After 20 s without a stream, the first report of a new stream lists only one device."""

@@ -131,6 +131,81 @@ class StreamEndsEarly(Healthy):
             yield message
 
 
+class _EndsStreams(Healthy):
+    """Ends streams by itself."""
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        number = 0
+        async with aclosing(super().watch(api, context)) as messages:
+            async for message in messages:
+                yield message
+                number += 1
+                if self.ends_after(api, number):
+                    return
+
+    def ends_after(self, api: HealthApi, number: int) -> bool:
+        """Whether a stream ends after so many reports."""
+        raise NotImplementedError
+
+
+@mutant("streams-stay-open")
+class StreamEndsAfterFirstReport(_EndsStreams):
+    """Each stream ends after its first report."""
+
+    def ends_after(self, api: HealthApi, number: int) -> bool:
+        return True
+
+
+@mutant("streams-stay-open")
+class StreamEndsOnChange(_EndsStreams):
+    """All streams end when the health of a device changes for the first time."""
+
+    def ends_after(self, api: HealthApi, number: int) -> bool:
+        return self.sick
+
+
+@mutant("streams-stay-open")
+class StreamFailsLate(Healthy):
+    """After 20 s, streams of v1.DRAResourceHealth fail with an internal error."""
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        clock = asyncio.get_running_loop().time
+        end = clock() + 20
+        async for message in super().watch(api, context):
+            if api is V1 and clock() > end:
+                await context.abort(grpc.StatusCode.INTERNAL, "the connection to the hardware was lost")
+            yield message
+
+
+@mutant("streams-stay-open")
+class SecondSubscriberEnds(Healthy):
+    """If another stream of the health API is open, a new stream ends after 10 s."""
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        clock = asyncio.get_running_loop().time
+        end = clock() + (10 if self.streams_of(api) else 3600)
+        async for message in super().watch(api, context):
+            if clock() > end:
+                return
+            yield message
+
+
+@mutant("streams-stay-open")
+class OnlyTheNewestStream(Healthy):
+    """When a stream opens, the driver ends the other streams of the health API."""
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
+        self.newest: dict[HealthApi, int] = {}
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        mine = self.newest[api] = self.newest.get(api, 0) + 1
+        async for message in super().watch(api, context):
+            if self.newest[api] > mine:
+                return
+            yield message
+
+
 @mutant("devices-are-refreshed-within-their-timeout")
 class NeverAgain(Healthy):
     """The driver sends one report on a stream, and no heartbeats."""
@@ -157,6 +232,94 @@ class OneDeviceExpires(Healthy):
     def listed(self, api: HealthApi, number: int) -> list[DeviceHealth]:
         devices = super().listed(api, number)
         return devices[1:] if number and api in (V1, V1ALPHA1) else devices
+
+
+class _ChangesOnce(Healthy):
+    """Changes the health of the last device once, after 10 s, and sends no heartbeats."""
+
+    heartbeat = 0
+
+    async def alternate(self) -> None:
+        await asyncio.sleep(10)
+        self.sick = True
+        self.changed()
+
+
+@mutant("devices-are-refreshed-within-their-timeout")
+class SilentAfterChange(_ChangesOnce):
+    """The driver reports one change of health after 10 s. After this report, it is silent."""
+
+
+@mutant("devices-are-refreshed-within-their-timeout")
+class HeartbeatsStop(Healthy):
+    """The driver sends five heartbeats, and no more."""
+
+    heartbeat = 6
+    change = 0
+
+    async def beat(self) -> None:
+        for _ in range(5):
+            await asyncio.sleep(self.heartbeat)
+            self.wake()
+
+
+@mutant("devices-are-refreshed-within-their-timeout")
+class HeartbeatsSlowDown(Healthy):
+    """The driver sends heartbeats every 5 s, and after 25 s every 40 s."""
+
+    change = 0
+
+    async def beat(self) -> None:
+        number = 0
+        while True:
+            await asyncio.sleep(5 if number < 5 else 40)
+            number += 1
+            self.wake()
+
+
+@mutant("devices-are-refreshed-within-their-timeout")
+class OneDeviceSilentLater(Healthy):
+    """After the third report of a stream, reports do not list the first device."""
+
+    def listed(self, api: HealthApi, number: int) -> list[DeviceHealth]:
+        devices = super().listed(api, number)
+        return devices[1:] if number > 2 and api in (V1, V1ALPHA1) else devices
+
+
+@mutant("devices-are-refreshed-within-their-timeout")
+class SilentHealthApi(Healthy):
+    """Over v1alpha1.DRAResourceHealth, the driver sends two reports, and no more."""
+
+    async def woken(self, waker: "asyncio.Queue[None]", api: HealthApi) -> None:
+        await super().woken(waker, api)
+        if api is V1ALPHA1 and self.beats > 2:
+            await asyncio.Event().wait()
+
+
+@mutant("devices-are-refreshed-within-their-timeout", "all-subscribers-receive-all-reports")
+class SilentSecondSubscriber(Healthy):
+    """All streams get the first heartbeat. Later heartbeats reach only every second open stream of a health API."""
+
+    heartbeat = 12
+    change = 0
+
+    def wake(self, *, prepared_only: bool = False) -> None:
+        for api in set(self._wakers.values()):
+            mine = [waker for waker, of in self._wakers.items() if of is api]
+            for waker in mine if self.beats < 2 else mine[::2]:
+                if api.prepared_only or not prepared_only:
+                    waker.put_nowait(None)
+
+
+@mutant("devices-are-refreshed-within-their-timeout")
+class TimeoutShrinks(Healthy):
+    """The driver sends heartbeats every 13 s. After the second heartbeat, it reports a timeout of 10 s, before 30 s."""
+
+    heartbeat = 13
+    change = 0
+
+    def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
+        return replace(super().health_of(device, api), timeout=10 if self.beats > 1 else 30)
 
 
 @mutant("devices-are-refreshed-within-half-their-timeout")

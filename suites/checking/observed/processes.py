@@ -3,8 +3,20 @@
 from collections.abc import Iterator
 from math import inf
 
-from drahealth.proto.events import ExperimentEnded, ExperimentStarted, ProcessExited, ProcessStarted, SignalSent
+from drahealth.proto.events import (
+    ExperimentEnded,
+    ExperimentStarted,
+    GrpcCall,
+    ListReceived,
+    ProcessExited,
+    ProcessStarted,
+    ReportReceived,
+    SignalSent,
+    StreamClosed,
+    StreamOpened,
+)
 from drahealth.suites.checking.evidence import Evidence, Observation
+from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.output_text import output_text
 
 
@@ -20,6 +32,43 @@ def crashes(evidence: Evidence, *processes: str) -> Iterator[Observation[Process
         process = exit_.what.process
         if process in processes and not _signalled(evidence, exit_) and _in_use(evidence, exit_):
             yield exit_
+
+
+def cause_of_end(
+    evidence: Evidence, opened: Observation[StreamOpened], closed: Observation[StreamClosed]
+) -> Observation[SignalSent] | Observation[ProcessExited] | None:
+    """What ended a stream that drahealth did not cancel; None for the driver itself, while it ran.
+
+    The cause is a signal of drahealth that the process got before, or the exit of the process. An exit is recorded
+    after the end of the streams. It is the cause only if the process did nothing in between.
+    """
+    if opened.experiment not in EXPERIMENTS:
+        return None
+    process = EXPERIMENTS[opened.experiment].process
+    for sent in evidence.of(SignalSent):
+        if sent.what.process == process and opened.number < sent.number < closed.number and _ends(sent.what):
+            return sent
+    exits = (one for one in evidence.of(ProcessExited) if one.what.process == process)
+    exit_ = next((one for one in exits if one.number > closed.number), None)
+    if exit_ is None or _signalled(evidence, exit_) or _works(evidence, process, closed, exit_.number):
+        return None
+    return exit_
+
+
+def _works(evidence: Evidence, process: str, since: Observation[StreamClosed], until: int) -> bool:
+    """Whether a process answered a call, or reported on a stream, that began after a record."""
+    opened = set[str]()
+    for record in evidence.records:
+        if not since.number < record.number < until or EXPERIMENTS[record.experiment].process != process:
+            continue
+        match record.what:
+            case StreamOpened(stream=stream):
+                opened.add(stream)
+            case ReportReceived(stream=stream) | ListReceived(stream=stream) if stream in opened:
+                return True
+            case GrpcCall() as call if call.code == "OK" and record.at - call.seconds > since.at:
+                return True
+    return False
 
 
 def exit_text(exit_: ProcessExited) -> str:
@@ -38,9 +87,13 @@ def _signalled(evidence: Evidence, exit_: Observation[ProcessExited]) -> bool:
     process = exit_.what.process
     starts = [one.number for one in evidence.of(ProcessStarted) if one.what.process == process]
     start = max((number for number in starts if number < exit_.number), default=0)
-    ending = (one for one in evidence.of(SignalSent) if one.what.signal not in ("SIGSTOP", "SIGCONT"))
+    ending = (one for one in evidence.of(SignalSent) if _ends(one.what))
     sent = [one.number for one in ending if one.what.process == process]
     return any(start < number < exit_.number for number in sent)
+
+
+def _ends(sent: SignalSent) -> bool:
+    return sent.signal not in ("SIGSTOP", "SIGCONT")
 
 
 def _in_use(evidence: Evidence, exit_: Observation[ProcessExited]) -> bool:

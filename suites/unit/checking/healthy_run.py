@@ -195,7 +195,7 @@ def _main() -> Iterator[Record]:
     for version in PREPARE:
         yield 1.0, "services", _prepare_nothing(version)
     yield 1.5, "slices", SlicesListed((resource_slice(),))
-    regular, changes = [9.1, 15.1, 21.1, 27.1, 33.1], [CHANGE, RECOVERY]
+    regular, changes = [9.1, 15.1, 21.1, 27.1, 33.1, 38.5], [CHANGE, RECOVERY]
     for number, api in enumerate(HEALTH_APIS.values()):
         yield from stream("services", f"s{number}", api, 1.1, [1.2], 1.3)
         beats = [at + 0.05 for _, at, _ in _PREPARED] if api is NODE_HEALTH_DRAFT else []
@@ -207,6 +207,7 @@ def _main() -> Iterator[Record]:
     yield from stream("subscribers", "four", V1, 4.3, [4.4], 4.5)
     for number, event in enumerate(_claims()):
         yield 4.5 + number / 2, "claims", event
+    yield from stream("claims", "prepared", NODE_HEALTH_DRAFT, 11.0, [11.05, 11.4], 11.5)
     for call in (*_registration(), _prepare_nothing()):
         yield 16.0, "reregistration", call
     yield END - 1, "slices", SlicesListed((resource_slice(),))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +16,9 @@ from drahealth.proto.events import (
     StreamClosed,
     StreamOpened,
 )
-from drahealth.proto.health_apis import HEALTH_APIS
+from drahealth.proto.health_apis import HEALTH_APIS, V1
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE
+from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.checking.device_plugins.experiments.runs import DEVICE_PLUGIN_RUNS
 from drahealth.suites.checking.device_plugins.plan import DEVICE_PLUGIN_EXPERIMENTS
 from drahealth.suites.checking.experiments.fault_plan import FAULT_EXPERIMENTS
@@ -25,6 +27,7 @@ from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.experiments.registration import LATE
 from drahealth.suites.checking.experiments.runs import RUNS
 from drahealth.suites.checking.kubelet.plugin import Plugin
+from drahealth.suites.checking.kubelet.subscriber import subscribed
 from drahealth.suites.checking.lab import Facts, Lab
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable
 from drahealth.suites.checking.subject.subject import Subject
@@ -200,12 +203,33 @@ async def test_watch_sees_each_device_refreshed(rig: LabRig) -> None:
     assert min(reports.values()) >= 3
 
 
-async def test_watch_is_longer_for_a_larger_timeout(rig: LabRig) -> None:
-    plugin_known(rig, await rig.driver(timeout=600))
+@pytest.mark.parametrize(
+    ("timeout", "heartbeat", "least", "most"),
+    [(30, 10, 39, 46), (120, 50, 49, 56), (60, 0, 61, 67), (600, 0, 125, 131), (0, 0, 36, 43)],
+)
+async def test_watch_follows_each_report_to_the_next_one_or_its_timeout(
+    rig: LabRig, timeout: int, heartbeat: float, least: float, most: float
+) -> None:
+    plugin_known(rig, await rig.driver(timeout=timeout, heartbeat=heartbeat))
     rig.facts.health_apis.set_result(("v1.DRAResourceHealth",))
     began = rig.clock.now()
     await run(rig, "watch")
-    assert rig.clock.now() - began >= 75
+    assert least <= rig.clock.now() - began <= most
+
+
+async def test_watch_follows_the_streams_of_other_subscribers(rig: LabRig) -> None:
+    async def one_report(request: Any, context: Any) -> AsyncGenerator[Any, None]:
+        yield V1.encode([DeviceHealth("pool", "gpu-0", Health.HEALTHY, timeout=60)], {})
+        await asyncio.Event().wait()
+
+    plugin_known(rig, await rig.driver())
+    rig.facts.health_apis.set_result((V1.name,))
+    silent = rig.plugin(await rig.serve({V1.method: one_report}))
+    began = rig.clock.now()
+    async with subscribed(silent, V1, rig.clock, rig.events.append) as stream:
+        rig.facts.watched.append(stream)
+        await run(rig, "watch")
+    assert rig.clock.now() - began >= 61
 
 
 async def test_watch_ends_when_all_streams_have_ended(rig: LabRig) -> None:

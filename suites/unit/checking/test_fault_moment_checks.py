@@ -142,10 +142,19 @@ def test_reports_must_continue_after_a_stop() -> None:
         "reports-continue-after-a-stop",
         ((5.0, SignalSent("p", "SIGSTOP")), (10.0, SignalSent("p", "SIGCONT"))),
     )
-    assert verdict(check, *signals, *stream("a", 0, 60, {1.0: WELL, 40.0: WELL})) is PASS
+    assert verdict(check, *signals, *stream("a", 0, 60, {1.0: WELL, 40.0: WELL, 59.0: WELL})) is PASS
+    assert verdict(check, *signals, *stream("a", 0, 60, {1.0: WELL, 40.0: WELL})) is NOT_TESTED
+    assert verdict(check, *signals, *stream("a", 0, 60, {1.0: WELL, 12.0: WELL})) is FAIL
     assert verdict(check, *signals, *stream("a", 0, 60, {1.0: WELL})) is FAIL
     assert verdict(check, *signals, *stream("a", 0, 20, {1.0: WELL})) is NOT_TESTED
     assert verdict(check, *stream("a", 0, 60, {1.0: WELL})) is NOT_TESTED
+
+
+def test_each_device_must_be_reported_after_a_stop() -> None:
+    signals = ((5.0, SignalSent("p", "SIGSTOP")), (10.0, SignalSent("p", "SIGCONT")))
+    fewer = stream("a", 0, 60, {12.0: WELL, 40.0: WELL, 59.0: WELL}, devices=1)[1:]
+    whole = stream("a", 0, 60, {1.0: WELL})[:-1]
+    assert verdict("reports-continue-after-a-stop", *signals, *whole, *fewer) is FAIL
 
 
 def test_stream_after_a_pause_must_start_with_all_devices() -> None:

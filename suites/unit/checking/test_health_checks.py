@@ -10,7 +10,9 @@ from drahealth.proto.events import (
     Event,
     GrpcCall,
     MalformedReceived,
+    ProcessExited,
     ReportReceived,
+    SignalSent,
     SlicesListed,
     StreamClosed,
     StreamOpened,
@@ -141,9 +143,9 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
     ("first-report-lists-published-devices", "partial", nth(ALPHA, 0, partial), FAIL),
     ("first-report-lists-published-devices", "later partial", later(V1, partial), PASS),
     ("first-report-lists-published-devices", "no slices", without(SlicesListed, "slices"), NOT_TESTED),
-    ("draft-reports-list-prepared-devices", "partial", reports(partial, DRAFT), FAIL),
+    ("draft-reports-list-prepared-devices", "partial", reports(partial, "prepared"), FAIL),
     ("draft-reports-list-prepared-devices", "no claims", calls(PREPARES, drop, "claims"), NOT_TESTED),
-    ("draft-reports-list-prepared-devices", "silent", reports(drop, DRAFT), STATIC),
+    ("draft-reports-list-prepared-devices", "silent", reports(drop, DRAFT, "prepared"), STATIC),
     ("required-fields-are-valid", "no device name", device("gpu-0", saying(device="")), FAIL),
     ("required-fields-are-valid", "no pool", device("gpu-0", saying(pool="")), FAIL),
     ("required-fields-are-valid", "upper case", device("gpu-0", saying(device="GPU-0")), FAIL),
@@ -194,7 +196,25 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
         "devices-are-refreshed-within-their-timeout",
         "long timeout",
         both(later(V1, drop), devices(saying(timeout=600))),
-        STATIC,
+        NOT_TESTED,
+    ),
+    ("devices-are-refreshed-within-their-timeout", "silent later", later(V1, drop, 2), NOT_TESTED),
+    ("devices-are-refreshed-within-their-timeout", "one of them silent later", later(NODE, partial, 2), NOT_TESTED),
+    ("devices-are-refreshed-within-their-timeout", "silent for a subscriber", later("two", drop), FAIL),
+    ("devices-are-refreshed-within-their-timeout", "silent for one later", later("two", drop, 2), NOT_TESTED),
+    ("devices-are-refreshed-within-their-timeout", "prepared devices only", later(DRAFT, drop), PASS),
+    ("devices-are-refreshed-within-their-timeout", "negative timeout", devices(saying(timeout=-1)), PASS),
+    (
+        "devices-are-refreshed-within-their-timeout",
+        "a timeout that becomes shorter",
+        nth(V1, 5, lambda r: replace(r, devices=tuple(replace(one, timeout=1) for one in r.devices))),
+        FAIL,
+    ),
+    (
+        "devices-are-refreshed-within-their-timeout",
+        "ended by the driver before the timeout",
+        both(later(V1, drop, 3), closing(V1, "OK")),
+        NOT_TESTED,
     ),
     ("devices-are-refreshed-within-half-their-timeout", "every 6 s", devices(saying(timeout=8)), FAIL),
     ("health-apis-agree", "always Unhealthy", devices(saying(health=Health.UNHEALTHY), ALPHA), FAIL),
@@ -219,7 +239,7 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
         both(nth("two", 3, drop), nth("two", 4, drop)),
         FAIL,
     ),
-    ("all-subscribers-receive-all-reports", "one misses half of the reports", missing("two", 2, 4, 6), FAIL),
+    ("all-subscribers-receive-all-reports", "one misses half of the reports", missing("two", 2, 4, 5, 7), FAIL),
     ("all-subscribers-receive-all-reports", "one misses two reports", missing("two", 2, 6), PASS),
     ("all-subscribers-receive-all-reports", "one is stale", devices(saying(health=Health.HEALTHY), "two"), FAIL),
     ("all-subscribers-receive-all-reports", "no change", devices(saying(health=Health.HEALTHY, message="")), STATIC),
@@ -324,7 +344,7 @@ def test_finding_names_the_device_hidden_by_a_shared_cdi_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "verdict"), [(("gpu-1", "gpu-2"), PASS), (("gpu-2",), FAIL), (("gpu-1",), PASS), ((), STATIC)]
+    ("names", "verdict"), [(("gpu-1", "gpu-2"), PASS), (("gpu-2",), FAIL), (("gpu-1",), STATIC), ((), STATIC)]
 )
 def test_draft_report_with_a_new_device_lists_those_prepared_before(names: tuple[str, ...], verdict: Verdict) -> None:
     """A report with only the older device, or none, may have been made before the second call."""
@@ -386,6 +406,41 @@ def test_draft_stream_counts_while_it_lists_the_device(until: float, verdict: Ve
         events.append((at, "watch", ReportReceived("gpu.example.com", "", "v", 9, (was if at < 12 else now,))))
         events.append((at, "watch", ReportReceived("gpu.example.com", "", "d", 9, prepared)))
     assert finding("health-apis-agree", evidence_at(*events)).verdict is verdict
+
+
+SIGTERM = SignalSent("main", "SIGTERM")
+CRASH = ProcessExited("main", 1, 3, 0, ("panic",))
+STOP = SignalSent("main", "SIGSTOP")
+OF_OTHERS = SignalSent("restarted", "SIGKILL")
+ANSWER = GrpcCall("gpu.example.com", "/run/dra.sock", "v1.DRAPlugin/NodePrepareResources", {}, {}, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("events", "verdict"),
+    [
+        (((39.1, SIGTERM),), FAIL),
+        (((38.95, SIGTERM),), PASS),
+        (((38.95, STOP),), FAIL),
+        (((38.95, OF_OTHERS),), FAIL),
+        (((39.1, CRASH),), PASS),
+        (((39.1, ANSWER), (39.2, CRASH)), FAIL),
+        (((39.1, SIGTERM), (39.2, CRASH)), FAIL),
+    ],
+    ids=["before SIGTERM", "after SIGTERM", "stopped", "other process", "exit", "answer and exit", "SIGTERM and exit"],
+)
+def test_only_a_signal_before_or_an_exit_excuses_the_end_of_a_stream(
+    events: tuple[tuple[float, Event], ...], verdict: Verdict
+) -> None:
+    """The stream ends at 39 s, while three others stay open; no time is too short between an end and its excuse."""
+    whole = [one for one in RECORDS if one[1] != "end"]
+    ended = [(at, name, edited) for at, name, one in whole if (edited := closing(V1, "UNAVAILABLE")(name, one))]
+    evidence = evidence_at(*ended, *((at, "end", event) for at, event in events))
+    assert finding("streams-stay-open", evidence).verdict is verdict
+
+
+def test_stream_of_another_experiment_must_stay_open_too() -> None:
+    found = finding("streams-stay-open", closing("slow", "OK", "ended by the driver"))
+    assert (found.verdict, "slow-prepare" in found.seen) == (FAIL, True)
 
 
 def test_failed_stream_names_its_code() -> None:

@@ -8,7 +8,15 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
-from drahealth.proto.events import Event, ExperimentEnded, GrpcCall, PodDeleted, SocketsListed
+from drahealth.proto.events import (
+    Event,
+    ExperimentEnded,
+    ExperimentStarted,
+    GrpcCall,
+    PodDeleted,
+    ProcessExited,
+    SocketsListed,
+)
 from drahealth.suites.check_command.report import to_junit
 from drahealth.suites.check_command.table import show
 from drahealth.suites.checking.checks import CHECKS
@@ -49,6 +57,36 @@ def prepare_held_devices(_: str, event: Event) -> Event:
 def test_healthy_driver_conforms() -> None:
     found = summary(healthy_run())
     assert (found.verdict, found.exit_code, found.reasons) == ("conforms", 0, ())
+
+
+def crashed_run() -> Evidence:
+    """The driver exits after its registration: no later experiment reaches its end."""
+    crash = ProcessExited("main", 1, 3, 0, ("starting", "panic: no device"))
+    ends = [(name, ExperimentEnded("incomplete", "gone")) for name in ("services", "slices", "watch", "claims")]
+    return evidence_of(("registration", ExperimentStarted("main")), ("registration", crash), *ends)
+
+
+def test_exit_of_the_driver_is_one_reason_for_what_is_not_tested() -> None:
+    found = summary(crashed_run())
+    assert list(found.exits) == ["the driver exited with code 3; its last line of output: panic: no device"]
+    assert found.reasons[0] == "The driver exited with code 3; its last line of output: panic: no device."
+    names = next(iter(found.exits.values()))
+    assert (
+        {"PLUGIN-05", "PLUGIN-14", "HEALTH-01", "HEALTH-06"}
+        <= set(names)
+        <= {one.requirement.id for one in found.of(Verdict.NOT_TESTED)}
+    )
+
+
+def test_table_names_requirements_without_a_verdict_after_an_exit_once() -> None:
+    found = summary(crashed_run())
+    output = StringIO()
+    show(found, Console(file=output, width=200), "")
+    assert [output.getvalue().count(name) for name in ("HEALTH-06", "PLUGIN-05", "panic: no device")] == [1, 1, 3]
+
+
+def test_driver_that_is_killed_at_its_end_has_no_exit_of_its_own() -> None:
+    assert summary(healthy_run()).exits == {}
 
 
 def test_violated_must_fails_the_driver() -> None:

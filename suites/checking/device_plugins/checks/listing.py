@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from drahealth.proto.events import ListReceived
+from drahealth.proto.events import ListReceived, ProcessExited
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import Health
 from drahealth.suites.checking.device_plugins.checks.resources import resource_check
@@ -13,10 +13,9 @@ from drahealth.suites.checking.device_plugins.observed import (
     all_lists,
     ids,
     list_streams,
-    plugin_crashes,
 )
 from drahealth.suites.checking.evidence import Evidence, Observation
-from drahealth.suites.checking.observed.processes import exit_text
+from drahealth.suites.checking.observed.processes import cause_of_end, exit_text
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed, static
 
 _LONGEST_ID = 63
@@ -121,10 +120,11 @@ def every_list_has_all_devices(evidence: Evidence) -> Finding:
 def list_stream_stays_open(evidence: Evidence) -> Finding:
     """The plugin does not end a stream."""
     streams = list_streams(evidence, _WATCH)
-    if ended := next(plugin_crashes(evidence, "main"), None):
-        return not_tested(exit_text(ended.what), ended.number)
     for stream in streams:
         if stream.closed and stream.ended_early:
+            if cause := cause_of_end(evidence, stream.opened, stream.closed):
+                how = exit_text(cause.what) if isinstance(cause.what, ProcessExited) else "drahealth ended the plugin"
+                return not_tested(how, cause.number)
             seconds = stream.closed.at - stream.opened.at
             seen = f"the stream ended after {seconds:.1f} s: {stream.closed.what.why}"
             return failed("a stream that stays open", seen, stream.opened.number, stream.closed.number)
