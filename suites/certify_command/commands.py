@@ -1,5 +1,6 @@
 """The subcommands `certify`, `verify` and `diff` of `drahealth`. Everything heavy is imported where it is needed."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -33,8 +34,8 @@ def certify_driver(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="Directory of the certificate; default: certificate/ beside FILE.toml. With --init: the file of the "
-            "new driver profile.",
+            help="Directory of the certificate; default: certificate/ beside FILE.toml. With --init: the new file; "
+            "default: driver.toml, or NAME.toml with --driver NAME; - is standard output.",
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the certificate in the directory.")] = False,
@@ -91,9 +92,11 @@ def certify_driver(
         raise ConfigurationError("--plan and --init exclude each other", "remove one of them")
     if init:
         if driver:
-            write_starting_profile(driver, out)
+            written = write_starting_profile(driver, out)
         else:
-            write_profile(words or [], registry_dir=registry_dir, kubeconfig=kubeconfig, out=out)
+            written = write_profile(words or [], registry_dir=registry_dir, kubeconfig=kubeconfig, out=out)
+        if written:
+            typer.echo(f"wrote {written}; next: drahealth certify {shlex.quote(str(written))}")
         return
     if driver:
         raise ConfigurationError("--driver is only for --init", "remove --driver, or pass --init")
@@ -102,9 +105,7 @@ def certify_driver(
             "--registry-dir and --kubeconfig are only for --init", "pass --init, or set `running` in the driver profile"
         )
     if not words or len(words) > 1:
-        raise ConfigurationError(
-            "pass one driver profile", "`drahealth certify --init -- COMMAND... > driver.toml` writes one"
-        )
+        raise ConfigurationError("pass one driver profile", "`drahealth certify --init -- COMMAND...` writes one")
     path = Path(words[0])
     settings = certify_settings(
         path, level=level, api_server=api_server, deadline=deadline, requirements=requirement or ()

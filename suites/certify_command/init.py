@@ -1,7 +1,7 @@
 """`drahealth certify --init`: writes a commented driver profile, also from a running driver, or a starting one."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +12,25 @@ from drahealth.suites.check_command.flags import target_of
 from drahealth.suites.checking.settings import Settings
 from drahealth.suites.checking.subject.places import check_placeholders
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.init_command.starters import write_new
 from drahealth.suites.output_paths import check_output_file
 
 _COMMAND = ("./my-driver", "--registry={registry_dir}", "--data={driver_dir}", "--kubeconfig={kubeconfig}")
+_STANDARD_OUTPUT = Path("-")
 _NOTE = "Replace the command with the command of your driver."
 
 
 def write_profile(
     words: Sequence[str], *, registry_dir: Path | None, kubeconfig: Path | None, out: Path | None
-) -> None:
-    """Writes a driver profile to a new file, or to standard output. Raises ConfigurationError."""
+) -> Path | None:
+    """Writes a driver profile to a new file; `driver.toml` by default, and standard output for `-`.
+
+    Returns the file; None for standard output. Raises ConfigurationError.
+    """
     command, socket = target_of(words, registry_dir)
     check_placeholders(command)
-    if out and out.exists():
-        raise ConfigurationError(f"{out} exists", "choose another file with --out")
-    check_output_file(str(out) if out else None)
+    path = out or Path("driver.toml")
+    _check_new([path])
     if registry_dir or socket:
         text = _of_running_driver(Settings(command, registry_dir=registry_dir, socket=socket, kubeconfig=kubeconfig))
     elif kubeconfig:
@@ -35,28 +39,42 @@ def write_profile(
         )
     else:
         text = driver_profile({"driver": {"command": list(command or _COMMAND)}}, "" if command else _NOTE)
-    if out:
-        out.write_text(text)
-    else:
-        print(text, end="")  # noqa: T201
+    return _written(path, text)
 
 
-def write_starting_profile(name: str, out: Path | None) -> None:
-    """Writes a starting driver profile, and beside it the files that it names. Raises ConfigurationError."""
+def write_starting_profile(name: str, out: Path | None) -> Path | None:
+    """Writes a starting driver profile, and beside it the files that it names; by default NAME.toml.
+
+    Standard output gets only the profile. Returns its file; None for standard output. Raises ConfigurationError.
+    """
     if name not in NAMES:
         raise ConfigurationError(f"unknown driver {name!r}", near(name, NAMES))
     files = starting_profile(name)
     profile = f"{name}.toml"
-    if out is None:
-        print(files[profile], end="")  # noqa: T201
-        return
-    texts = {out if file == profile else out.parent / file: text for file, text in files.items()}
-    for path in texts:
-        if path.exists():
-            raise ConfigurationError(f"{path} exists", "choose another file with --out")
-        check_output_file(str(path))
-    for path, text in texts.items():
-        path.write_text(text, encoding="utf-8")
+    path = out or Path(profile)
+    if path == _STANDARD_OUTPUT:
+        return _written(path, files[profile])
+    texts = {path if file == profile else path.parent / file: text for file, text in files.items()}
+    _check_new(texts)
+    for each, text in texts.items():
+        _written(each, text)
+    return path
+
+
+def _check_new(paths: Iterable[Path]) -> None:
+    """Raises ConfigurationError for a file that exists or cannot be written, before any work."""
+    for path in paths:
+        if path != _STANDARD_OUTPUT and path.exists():
+            raise ConfigurationError(f"{path} exists", "pass the name of a new file with --out")
+        check_output_file(str(path) if path != _STANDARD_OUTPUT else None)
+
+
+def _written(path: Path, text: str) -> Path | None:
+    if path == _STANDARD_OUTPUT:
+        print(text, end="")  # noqa: T201
+        return None
+    write_new(path, text, "--out")
+    return path
 
 
 def _of_running_driver(settings: Settings) -> str:

@@ -31,17 +31,23 @@ class Starter:
 
     def write(self, path: Path) -> None:
         """Writes a new file. Raises ConfigurationError if the file exists or cannot be written."""
-        try:
-            with path.open("x", encoding="utf-8") as output:
-                output.write(self.text())
-        except FileExistsError:
-            raise ConfigurationError(f"{path} exists", "pass the name of a new file") from None
-        except OSError as error:
-            raise ConfigurationError(f"cannot write {path}: {error.strerror}", "pass another file") from None
+        write_new(path, self.text())
 
     def next_command(self, path: Path) -> str:
         """The command that uses the file."""
         return f"drahealth {self.used_by} {shlex.quote(str(path))}"
+
+
+def write_new(path: Path, text: str, option: str = "") -> None:
+    """Writes a new file. Raises ConfigurationError if it exists or cannot be written; `option` is the one to pass."""
+    with_option = f" with {option}" if option else ""
+    try:
+        with path.open("x", encoding="utf-8") as output:
+            output.write(text)
+    except FileExistsError:
+        raise ConfigurationError(f"{path} exists", f"pass the name of a new file{with_option}") from None
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {path}: {error.strerror}", f"pass another file{with_option}") from None
 
 
 STARTERS = {

@@ -28,8 +28,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "watch",
-            "Keep one stream of each health API of the driver open for at least 36 s, and until each report of this "
-            "time is followed by another one, or its timeout is over.",
+            "Keep one stream of each health API open for at least 36 s. Follow each report of this time until the next "
+            "report of the device, or until its timeout is over.",
             "main",
             36,
             frozenset({"health"}),

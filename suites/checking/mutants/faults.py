@@ -210,7 +210,7 @@ class TimerEndsAfterPause(Healthy):
 
 @mutant("reports-continue-after-a-stop")
 class OneHeartbeatAfterPause(Healthy):
-    """After a pause of its process, the driver sends the heartbeat that is due, and no more."""
+    """After a pause of its process, the driver sends only the heartbeat that is due."""
 
     heartbeat = 1
     timeout = 10

@@ -252,7 +252,7 @@ class SilentAfterChange(_ChangesOnce):
 
 @mutant("devices-are-refreshed-within-their-timeout")
 class HeartbeatsStop(Healthy):
-    """The driver sends five heartbeats, and no more."""
+    """The driver sends only five heartbeats."""
 
     heartbeat = 6
     change = 0
@@ -288,7 +288,7 @@ class OneDeviceSilentLater(Healthy):
 
 @mutant("devices-are-refreshed-within-their-timeout")
 class SilentHealthApi(Healthy):
-    """Over v1alpha1.DRAResourceHealth, the driver sends two reports, and no more."""
+    """After three heartbeats, the driver sends no reports over v1alpha1.DRAResourceHealth."""
 
     async def woken(self, waker: "asyncio.Queue[None]", api: HealthApi) -> None:
         await super().woken(waker, api)

@@ -34,10 +34,19 @@ def test_written_profile_starts_the_command(tmp_path: Path) -> None:
 
 
 def test_template_without_a_command_is_valid(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    write_profile([], registry_dir=None, kubeconfig=None, out=None)
+    write_profile([], registry_dir=None, kubeconfig=None, out=Path("-"))
     path = tmp_path / "gpu.toml"
     path.write_text(capsys.readouterr().out)
     assert read_profile(path).profile.driver.command
+
+
+def test_init_writes_a_new_file_and_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert write_profile(COMMAND, registry_dir=None, kubeconfig=None, out=None) == Path("driver.toml")
+    assert write_starting_profile("tpu", None) == Path("tpu.toml")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["driver.toml", "tpu-node.yaml", "tpu.toml"]
+    with pytest.raises(ConfigurationError, match=r"driver\.toml exists"):
+        write_profile(COMMAND, registry_dir=None, kubeconfig=None, out=None)
 
 
 def test_written_profile_of_a_running_driver_is_valid(tmp_path: Path) -> None:
