@@ -1,5 +1,6 @@
 """The explanations of `drahealth explain`: requirements of kubelets and drivers, readings and known issues. Pure."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
@@ -12,6 +13,7 @@ from drahealth.suites.judging.readings import readings
 from drahealth.suites.run.catalogue import scenarios
 
 KEP_LINK = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/4680-add-resource-health-to-pod-status"
+_ID = re.compile(r"(?P<family>[A-Z]+)[-_ .]*(?P<number>[0-9]{1,9})?")
 _CODE = "https://github.com/kubernetes/kubernetes/blob/master/"
 
 
@@ -36,14 +38,27 @@ def explanations(name: str) -> list[Explanation]:
     wanted = name.upper()
     found = [make(wanted) for known, make in _KINDS if wanted in known()]
     if not found:
-        close = get_close_matches(wanted, every_id(), n=3)
-        hint = (
-            f"did you mean {' or '.join(close)}?"
-            if close
-            else "docs/requirements.md, driver-requirements.md, readings.md and known-issues.md list the IDs"
-        )
-        raise ConfigurationError(f"no requirement, reading or known issue has the ID {name!r}", hint)
+        raise ConfigurationError(f"no requirement, reading or known issue has the ID {name!r}", _hint(wanted))
     return found
+
+
+def _hint(wanted: str) -> str:
+    """The ID that an unknown one probably means, and how to see it; else where the IDs are listed."""
+    known = every_id()
+    family, number = _parts(wanted)
+    same = [id_ for id_ in known if number is not None and _parts(id_) == (family, number)]
+    of_family = sorted(id_ for id_ in known if _parts(id_)[0] == family)
+    if close := same or get_close_matches(wanted, known, n=3, cutoff=0.9 if of_family else 0.6):
+        return f"did you mean {' or '.join(close)}? Run `drahealth explain {close[0]}`"
+    if of_family:
+        return f"{family} has the IDs {', '.join(of_family)}; run `drahealth explain {of_family[0]}`"
+    return "docs/requirements.md, driver-requirements.md, readings.md and known-issues.md list the IDs"
+
+
+def _parts(id_: str) -> tuple[str, int | None]:
+    """The letters and the number of an ID, such as `B` and 1 for B-01 or for b1."""
+    found = _ID.fullmatch(id_.strip())
+    return (found["family"], int(found["number"] or -1)) if found else (id_, None)
 
 
 def every_id() -> list[str]:

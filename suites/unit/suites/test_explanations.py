@@ -36,7 +36,20 @@ def test_each_id_of_the_ledgers_is_explained_once() -> None:
     assert [len(explanations(name)) for name in IDS] == [1] * len(IDS)
 
 
-def test_an_unknown_id_is_an_error_with_close_ones() -> None:
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("STATUS-033", "did you mean STATUS-03? Run `drahealth explain STATUS-03`"),
+        ("B-1", "did you mean B-01? Run `drahealth explain B-01`"),
+        ("status 1", "did you mean STATUS-01? Run `drahealth explain STATUS-01`"),
+        ("read01", "did you mean READ-01? Run `drahealth explain READ-01`"),
+        ("STATSU-01", "did you mean STATUS-01 or "),
+        ("CACHE-99", "CACHE has the IDs CACHE-01, CACHE-02, CACHE-03; run `drahealth explain CACHE-01`"),
+        ("XYZ-1", "docs/requirements.md, "),
+        ("", "docs/requirements.md, "),
+    ],
+)
+def test_an_unknown_id_is_an_error_that_says_how_to_see_a_close_one(name: str, hint: str) -> None:
     with pytest.raises(ConfigurationError) as error:
-        explanations("STATUS-033")
-    assert error.value.hint.startswith("did you mean STATUS-03")
+        explanations(name)
+    assert error.value.hint.startswith(hint)
