@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
+from shlex import quote
 from types import FrameType
 
 import pytest
@@ -18,6 +19,8 @@ from drahealth.suites.commands.console import Live
 from drahealth.suites.commands.worker_count import worker_count
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.output_paths import check_histories_folder, check_output_file
+from drahealth.suites.run.catalogue import scenarios
+from drahealth.suites.run.matching import suggestions
 from drahealth.suites.run.options import Options
 from drahealth.suites.targets.cache import default_root
 
@@ -105,6 +108,13 @@ def _terminated_gracefully() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _no_match(match: str | None) -> ConfigurationError:
+    """The error for a -k that selects nothing, with the scenarios that it can mean."""
+    close = [f"-k {quote(title)}" for title in suggestions(match or "", scenarios())]
+    hint = f"did you mean {' or '.join(close)}?" if close else "run `drahealth scenarios` for their names"
+    return ConfigurationError(f"no scenario matches -k {match!r}", hint)
+
+
 def _exit_code(code: int, live: Live, match: str | None) -> int:
     gave_up = live.run is not None and live.run.counts().get("error")  # then others did not run
     if code == pytest.ExitCode.INTERRUPTED and not live.problem and not gave_up:
@@ -117,5 +127,5 @@ def _exit_code(code: int, live: Live, match: str | None) -> int:
     if code == pytest.ExitCode.INTERNAL_ERROR:
         return 3  # an output file could not be written; pytest has printed which
     if live.run is None or not live.run.results:
-        raise ConfigurationError(f"no scenario matches -k {match!r}", "run `drahealth scenarios` for their names")
+        raise _no_match(match)
     return live.run.exit_code()

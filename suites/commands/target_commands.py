@@ -22,7 +22,8 @@ def run(
         typer.Option(
             "-k",
             metavar="EXPR",
-            help="Run only the scenarios whose name or requirement matches this expression, as in `pytest -k`.",
+            help="Run only the scenarios whose title or requirement matches. EXPR is a title as printed, a part of "
+            "it, or an expression as in `pytest -k`.",
         ),
     ] = None,
     exitfirst: ExitFirst = False,

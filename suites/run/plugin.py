@@ -74,9 +74,9 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "pytest.Co
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """`-k` also matches the requirements of a scenario."""
+    """`-k` also matches the requirements of a scenario, and its title with underscores."""
     if found := getattr(getattr(item, "function", None), "scenario", None):
-        item.extra_keyword_matches.update(found.requirements)
+        item.extra_keyword_matches.update((*found.requirements, found.title.replace(" ", "_")))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -94,6 +94,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         from drahealth.suites.run.health_api_runs import play_over_health_apis  # only now: it imports all the rest
 
         play_over_health_apis(metafunc)
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
+def pytest_collection_titles(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`-k` takes titles of scenarios as printed. pytest selects the items after this."""
+    found = [scenario for item in items if (scenario := getattr(getattr(item, "function", None), "scenario", None))]
+    if found and config.option.keyword:
+        from drahealth.suites.run.matching import pytest_expression  # only now: it imports the ledger
+
+        titles = [scenario.title.replace(" ", "_").lower() for scenario in found]
+        config.option.keyword = pytest_expression(config.option.keyword, titles)
 
 
 @pytest.hookimpl(trylast=True)

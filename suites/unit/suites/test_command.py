@@ -222,10 +222,10 @@ def test_an_expression_without_matches_exits_with_2(tmp_path: Path) -> None:
 
 
 def test_an_invalid_expression_exits_with_2(tmp_path: Path) -> None:
-    ran = drahealth("run", "-k", "two words", folder=tmp_path)
+    ran = drahealth("run", "-k", "(two words", folder=tmp_path)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.strip().count("\n") == 0
-    assert "two words: at column 5" in ran.stderr
+    assert "two_words: at column 12" in ran.stderr
 
 
 def test_pytest_settings_and_plugins_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
