@@ -56,6 +56,7 @@ async def run_experiments(
     clock = clock or SystemClock()
     folder = RunDirectory.create()
     try:
+        folder.remove_if_killed()
         writer = _writer(settings, folder.path, clock)
         try:
             run = _Run(settings, Recorder(writer, clock, listener), clock, adapters)

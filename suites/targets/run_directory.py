@@ -2,7 +2,7 @@
 
 It contains the sockets of plugins. The path of a unix socket has at most 107 bytes, so the folder is `/tmp/dh-XXXXXX`
 if TMPDIR is long. The process that made it, or the keeper that inherited the lock, locks its file `lock`. The next run
-removes folders that are not locked.
+removes folders that are not locked. A folder can have a process that removes it if its run is killed.
 """
 
 import contextlib
@@ -10,13 +10,15 @@ import fcntl
 import os
 import secrets
 import stat
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.removal import remove_folder
+from drahealth.suites.targets import removal
 
 LONGEST_BASE = 20
 """The longest base folder in bytes. It leaves 48 bytes for the name of a driver in the path of its socket."""
@@ -33,6 +35,8 @@ class RunDirectory:
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
         self.lock = lock
+        self._remover: subprocess.Popen[bytes] | None = None
+        self._held = -1
 
     @classmethod
     def create(cls, base: Path | None = None) -> "RunDirectory":
@@ -55,9 +59,29 @@ class RunDirectory:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return cls(draft.rename(base / f"{_PREFIX}{name}"), lock)
 
+    def remove_if_killed(self) -> None:
+        """Starts a process that removes the folder when this process ends in any way, until `remove`."""
+        watched, self._held = os.pipe()
+        try:
+            self._remover = subprocess.Popen(
+                [sys.executable, "-I", "-S", removal.__file__, str(watched), str(self.path)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(watched, self.lock),
+                start_new_session=True,
+            )
+        finally:
+            os.close(watched)
+
     def remove(self) -> None:
         """Removes the folder, if the keeper has not, and releases the lock."""
-        remove_folder(self.path)
+        removal.remove_folder(self.path)
+        if self._remover:
+            self._remover.kill()
+            self._remover.wait()
+            os.close(self._held)
+            self._remover = None
         self.release()
 
     def keep(self) -> None:
@@ -82,7 +106,7 @@ def sweep(base: Path) -> list[Path]:
     """Removes this user's unused run folders. Returns them."""
     dead = [path for path in _own_folders(base) if _is_dead(path)]
     for path in dead:
-        remove_folder(path)
+        removal.remove_folder(path)
     return dead
 
 

@@ -1,5 +1,6 @@
 """The folder of a run, also after its process has ended."""
 
+import fcntl
 import os
 import stat
 import subprocess
@@ -47,6 +48,37 @@ def test_next_run_removes_the_folder_of_a_killed_run(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path)
     assert list(tmp_path.iterdir()) == [run.path]
     run.remove()
+
+
+WATCHED = """
+import os, signal, sys
+from pathlib import Path
+from drahealth.suites.targets.run_directory import RunDirectory
+run = RunDirectory.create(Path(sys.argv[1]))
+run.remove_if_killed()
+print(run.path, flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_folder_of_a_killed_run_is_removed_without_a_next_run(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", WATCHED, str(tmp_path)], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout
+        folder = Path(run.stdout.readline().strip())
+        (folder / "sealed").mkdir(mode=0)
+        with (folder / "lock").open() as lock:
+            run.kill()
+            fcntl.flock(lock, fcntl.LOCK_EX)  # which the remover holds until its end
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_removed_folder_has_no_process_left(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path)
+    run.remove_if_killed()
+    with (run.path / "lock").open() as lock:
+        run.remove()
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_sweep_leaves_used_kept_and_foreign_folders(tmp_path: Path) -> None:
