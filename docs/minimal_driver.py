@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,23 +19,33 @@ NAMES = ("dev-0", "dev-1")
 class MinimalDriver:
     def __init__(self, node: str) -> None:
         self.node = node
+        self.claims: dict[str, str] = {}  # UID of the claim by prepared device; other drivers store it in a file
 
     async def prepare_resource_claims(self, claims: Sequence[dict[str, Any]]) -> Mapping[str, PrepareResult]:
-        return {claim["metadata"]["uid"]: PrepareResult(tuple(self.devices_of(claim))) for claim in claims}
+        return {claim["metadata"]["uid"]: self.prepare(claim) for claim in claims}
 
     async def unprepare_resource_claims(self, claims: Sequence[NamespacedObject]) -> Mapping[str, Exception | None]:
-        return {claim.uid: None for claim in claims}
+        ended = {claim.uid for claim in claims}
+        self.claims = {name: uid for name, uid in self.claims.items() if uid not in ended}
+        return dict.fromkeys(ended)
 
     async def watch_health(self) -> AsyncIterator[Sequence[DeviceHealth]]:
-        yield [DeviceHealth(self.node, name, Health.HEALTHY) for name in NAMES]
+        yield [self.health(NAMES[0]), self.health(NAMES[1])]
         await asyncio.sleep(10)
-        hot = DeviceHealth(self.node, NAMES[1], Health.UNHEALTHY, "95 degrees")
-        yield [DeviceHealth(self.node, NAMES[0], Health.HEALTHY), hot]
-        await asyncio.Event().wait()  # no more changes
+        yield [self.health(NAMES[0]), self.health(NAMES[1], Health.UNHEALTHY, "95 degrees")]
+        await asyncio.Event().wait()  # no more changes; the helper repeats the last report every 10 s
 
-    def devices_of(self, claim: dict[str, Any]) -> list[Device]:
-        results = claim["status"]["allocation"]["devices"]["results"]
-        return [Device(r["pool"], r["device"], (r["request"],)) for r in results if r["driver"] == DRIVER]
+    def prepare(self, claim: dict[str, Any]) -> PrepareResult:
+        uid, results = claim["metadata"]["uid"], claim["status"]["allocation"]["devices"]["results"]
+        devices = [Device(r["pool"], r["device"], (r["request"],)) for r in results if r["driver"] == DRIVER]
+        names = [one.device for one in devices]
+        if refused := [name for name in names if name not in NAMES or self.claims.get(name, uid) != uid]:
+            return PrepareResult(error=ValueError(f"no free device {refused[0]}"))
+        self.claims |= dict.fromkeys(names, uid)
+        return PrepareResult(tuple(devices))
+
+    def health(self, name: str, health: Health = Health.HEALTHY, message: str = "") -> DeviceHealth:
+        return DeviceHealth(self.node, name, health, message, updated=int(time.time()))
 
 
 async def main(node: str, kubeconfig: str, kubelet_dir: str = "/var/lib/kubelet") -> None:
