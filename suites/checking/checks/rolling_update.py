@@ -250,7 +250,7 @@ def _after_the_end(evidence: Evidence, update: _Update, stream: Stream) -> Findi
     """The violation in a stream that was open when the first instance ended, if there is one."""
     if update.asked_to_end is None or stream.opened.at > update.end:
         return None
-    if stream.end and not stream.cancelled and stream.end.at > update.end:
+    if stream.end and stream.ended_by_driver and stream.end.at > update.end:
         seen = f"{stream} ended: {stream.end.what.why}"
         return failed("the stream continues", seen, update.asked_to_end.number, stream.end.number)
     until = min((began(one) for one in evidence.of(FaultCleared, _NAME)), default=float("inf"))

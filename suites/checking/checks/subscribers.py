@@ -11,7 +11,7 @@ from drahealth.suites.checking.checks.registry import health_check
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.agreement import LATE, Times, Value, changes, contradiction, lost_change
 from drahealth.suites.checking.observed.devices import Device, named, published
-from drahealth.suites.checking.observed.streams import Stream, arrivals, listed, streams
+from drahealth.suites.checking.observed.streams import OWN_DELAY, Stream, arrivals, listed, streams
 from drahealth.suites.checking.observed.timeouts import timeout_of
 from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed, static, strongest
 
@@ -176,7 +176,7 @@ def _misses_reports(sender: Times, receiver: Times, end: float) -> bool:
 def _stale(times: Times, end: float) -> bool:
     """Whether the device was not refreshed within its timeout."""
     stops = [*(at for at, _, _ in times[1:]), end]
-    return any(stop - at > timeout_of(one) + 1 for (at, _, one), stop in zip(times, stops, strict=False))
+    return any(stop - at > timeout_of(one) + OWN_DELAY for (at, _, one), stop in zip(times, stops, strict=False))
 
 
 @health_check(

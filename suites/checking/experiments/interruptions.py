@@ -10,12 +10,11 @@ from drahealth.suites.checking.experiments.published import PUBLISH_LIMIT, watch
 from drahealth.suites.checking.experiments.registration import register_again
 from drahealth.suites.checking.experiments.services import call_without_claims
 from drahealth.suites.checking.lab import Lab
+from drahealth.suites.checking.observed.devices import SLICES_LIMIT
 from drahealth.suites.checking.outcomes import Incomplete
 
 STOPPED_SECONDS = 5.0
 """Seconds for which the driver is stopped."""
-SLICES_LIMIT = 90.0
-"""Seconds until the slices must be back after a restart of the kubelet. Some drivers need more than 50 s."""
 IDLE_SECONDS = 36.0
 """Seconds without a subscriber: longer than the kubelet's default timeout of 30 s."""
 

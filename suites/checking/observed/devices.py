@@ -9,6 +9,9 @@ from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.plain import at, mapping, sequence, text
 from drahealth.suites.checking.observed.registrations import driver_name
 
+SLICES_LIMIT = 90.0
+"""Seconds until the slices must be back after a restart of the kubelet. Some drivers need more than 50 s."""
+
 
 class Device(NamedTuple):
     """A device of the driver under test."""

@@ -173,4 +173,5 @@ def test_slices_must_return_after_a_kubelet_restart() -> None:
     deleted = ((1.0, SliceChanged("DELETED", one, "check")), (2.0, notified))
     assert verdict(check, *deleted, (60.0, SliceChanged("ADDED", one)), (61.0, SlicesListed((one,)))) is PASS
     assert verdict(check, *deleted, (92.0, SlicesListed(()))) is FAIL
+    assert verdict(check, *deleted, (99.0, SliceChanged("ADDED", one)), (99.1, SlicesListed((one,)))) is FAIL
     assert verdict(check, (92.0, SlicesListed((one,)))) is NOT_TESTED

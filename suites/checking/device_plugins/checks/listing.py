@@ -118,9 +118,9 @@ def every_list_has_all_devices(evidence: Evidence) -> Finding:
     fix="Return from ListAndWatch only when the kubelet cancels the call, or when the plugin ends.",
 )
 def list_stream_stays_open(evidence: Evidence) -> Finding:
-    """The plugin does not end a stream."""
+    """The plugin does not end a stream, also not while drahealth breaks devices."""
     streams = list_streams(evidence, _WATCH)
-    for stream in streams:
+    for stream in (*streams, *list_streams(evidence, "plugin-faults")):
         if stream.closed and stream.ended_early:
             if cause := cause_of_end(evidence, stream.opened, stream.closed):
                 how = exit_text(cause.what) if isinstance(cause.what, ProcessExited) else "drahealth ended the plugin"
