@@ -172,8 +172,8 @@ class Settings:
 
     @property
     def longest_watch(self) -> float:
-        """Seconds after which the experiment `watch` ends, even if a timeout of a device is not over."""
-        return max(self.deadline - _BESIDE_WATCH, 0.0)
+        """Seconds after which the experiment `watch` can end, even if a timeout of a device is not over."""
+        return self.deadline - _BESIDE_WATCH
 
     def limit_of(self, experiment: Experiment) -> float:
         """Seconds after which an experiment is ended, besides what its driver needs to start."""
