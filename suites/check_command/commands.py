@@ -58,7 +58,11 @@ def check_driver(
         ),
     ] = "memory",
     kubernetes: Annotated[
-        str | None, typer.Option(metavar="VERSION", help="Kubernetes release of a real API server, such as 1.37.1.")
+        str | None,
+        typer.Option(
+            metavar="VERSION",
+            help="Kubernetes release of a real API server, such as 1.37.1, or 1.37 for its newest patch.",
+        ),
     ] = None,
     claim: Annotated[
         Path | None,

@@ -15,6 +15,7 @@ from drahealth.suites.checking.settings import CDI_DIRS, DEADLINE, DriverApiServ
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.api_servers.options import ApiServerKind
 from drahealth.suites.targets.option import choice
+from drahealth.suites.targets.versions import parse_version
 
 
 def settings_of(
@@ -63,7 +64,7 @@ def settings_of(
         node_name=node_name,
         kubeconfig=kubeconfig,
         api_server=api_server_kind(api_server),
-        kubernetes=kubernetes,
+        kubernetes=kubernetes and parse_version(kubernetes),
         claim=read_claim_file(claim) if claim else (),
         claim_file=claim,
         only=experiments_for(requirements),

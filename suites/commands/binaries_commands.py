@@ -13,7 +13,10 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Kubernetes = Annotated[str | None, typer.Option(metavar="VERSION", help="Kubernetes release, such as 1.37.1.")]
+Kubernetes = Annotated[
+    str | None,
+    typer.Option(metavar="VERSION", help="Kubernetes release, such as 1.37.1, or 1.37 for its newest patch."),
+]
 
 
 @app.command("ensure")

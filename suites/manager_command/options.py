@@ -17,7 +17,7 @@ from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.manager_command.history import check_history_file
 from drahealth.suites.output_paths import check_output_folder
 from drahealth.suites.targets.api_servers.options import API_SERVER, DEFAULT_KUBERNETES, ApiServerKind
-from drahealth.suites.targets.versions import profile_of
+from drahealth.suites.targets.versions import parse_version, profile_of
 
 ROOM_FOR_NAMES = 52
 """Bytes of a socket's path that are left for `/plugins_registry/DRIVER-reg.sock`, so a driver's name may have 25."""
@@ -63,6 +63,7 @@ class Options:
     ) -> "Options":
         """The options from the command's flags; creates the directories. Raises ConfigurationError."""
         kind = API_SERVER.value(api_server)
+        kubernetes = kubernetes and parse_version(kubernetes)
         behavior = _profile(profile, kind, kubernetes)
         if not 0 < resync < math.inf:
             raise ConfigurationError(

@@ -54,11 +54,16 @@ class Values:
 
     def __init__(self, texts: Mapping[str, str | None], options: Iterable[Option[Any]]) -> None:
         """`texts` are by name; None or "" stands for an option that is not given. Raises ConfigurationError."""
+        self._texts = texts
         self._values = {option.name: option.value(text) for option in options if (text := texts.get(option.name))}
 
     def get(self, option: Option[T]) -> T | None:
         """None if it is not given."""
         return cast("T | None", self._values.get(option.name))
+
+    def text_of(self, option: Option[Any]) -> str | None:
+        """Its text as given; None if it is not given."""
+        return self._texts.get(option.name) or None
 
 
 def text(value: str) -> str:

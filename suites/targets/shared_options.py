@@ -25,7 +25,7 @@ def _health_api(name: str) -> "HealthApi | Literal['all']":
 KUBERNETES = Option(
     "kubernetes",
     "VERSION",
-    "Kubernetes release of the real kubelet or API server, such as 1.37.1.",
+    "Kubernetes release of the real kubelet or API server, such as 1.37.1, or 1.37 for its newest patch.",
     parse_version,
     ("run", "doctor"),
 )

@@ -10,25 +10,49 @@ from drahealth.suites.targets.capabilities import Capability
 if TYPE_CHECKING:
     from drahealth.manager.profile import Profile
 
-_VERSION = re.compile(r"v?(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-(?:alpha|beta|rc)\.\d+)?")
+NEWEST: Mapping[str, str] = {"1.37": "1.37.1", "1.36": "1.36.3", "1.35": "1.35.4", "1.34": "1.34.4"}
+"""The newest known patch release of each minor release, on which the scenarios run in CI."""
+
+_MINOR = re.compile(r"v?((?:0|[1-9]\d*)\.(?:0|[1-9]\d*))")
+_PATCH = re.compile(_MINOR.pattern + r"\.(0|[1-9]\d*)(-(?:alpha|beta|rc)\.\d+)?")
 
 
-def parse_version(text: str) -> str:
-    """`1.37.1` for `1.37.1` or `v1.37.1`. Raises ConfigurationError for a text that names no single release."""
-    match = _VERSION.fullmatch(text.strip())
-    if match is None:
-        raise ConfigurationError(f"a Kubernetes version must be MAJOR.MINOR.PATCH, got {text!r}", "for example 1.37.1")
-    return text.strip().removeprefix("v")
+def parse_version(text: str, newest: Mapping[str, str] = NEWEST) -> str:
+    """`1.37.1` for `1.37.1` or `v1.37.1`, and the newest known patch release for `1.37`.
+
+    `newest` maps minor releases to patch releases. Raises ConfigurationError for another text, and for an unknown minor
+    release without a patch release.
+    """
+    version = text.strip()
+    if minor := _MINOR.fullmatch(version):
+        if minor[1] not in newest:
+            raise _unsupported(minor[1])
+        return newest[minor[1]]
+    if not _PATCH.fullmatch(version):
+        raise ConfigurationError(
+            f"a Kubernetes version must be MAJOR.MINOR or MAJOR.MINOR.PATCH, got {text!r}", "for example 1.37 or 1.37.1"
+        )
+    return version.removeprefix("v")
+
+
+def names_patch(text: str) -> bool:
+    """Whether a version names a patch release."""
+    return not _MINOR.fullmatch(text.strip())
+
+
+def _unsupported(version: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"drahealth does not support Kubernetes {version}", f"choose a release of {', '.join(NEWEST)}"
+    )
 
 
 def profile_of(version: str) -> "Profile":
     """The profile of the kubelets of this release. Raises ConfigurationError for a release without one."""
-    from drahealth.manager.profile import PROFILES, for_release  # only here: options are listed without it
+    from drahealth.manager.profile import for_release  # only here: options are listed without it
 
     found = for_release(version)
     if found is None:
-        known = ", ".join(profile.release for profile in PROFILES.values() if profile.release)
-        raise ConfigurationError(f"drahealth does not support Kubernetes {version}", f"choose a release of {known}")
+        raise _unsupported(version)
     return found
 
 

@@ -31,7 +31,10 @@ Name = Annotated[str, typer.Option(metavar="NAME", help="Name of the node.", aut
 def up(
     name: Name = DEFAULT_NODE,
     kubernetes: Annotated[
-        str | None, typer.Option(metavar="VERSION", help="Kubernetes release; default: 1.37.1.")
+        str | None,
+        typer.Option(
+            metavar="VERSION", help="Kubernetes release, such as 1.36.3, or 1.36 for its newest patch; default: 1.37.1."
+        ),
     ] = None,
     reference: Annotated[
         bool,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
-from drahealth.suites.targets.versions import parse_version, profile_of
+from drahealth.suites.targets.versions import NEWEST, parse_version, profile_of
 from drahealth.suites.up_command.state import NodeState
 
 DEFAULT_INVENTORY = "format: inventory/v1\ndevices: [{name: gpu, count: 2}]\n"
@@ -42,7 +42,7 @@ def planned(given: UpOptions, earlier: NodeState | None) -> NodeState:
 
 
 def _same(given: UpOptions, earlier: NodeState) -> str:
-    wanted = parse_version(given.kubernetes) if given.kubernetes is not None else earlier.kubernetes
+    wanted = earlier.kubernetes if given.kubernetes is None else parse_version(given.kubernetes, _minor_of(earlier))
     if wanted == earlier.kubernetes and not (given.reference and not earlier.reference):
         return wanted
     asked = "the reference" if given.reference else f"Kubernetes {wanted}"
@@ -50,6 +50,11 @@ def _same(given: UpOptions, earlier: NodeState) -> str:
         f"the node has the data of {earlier.title}, not of {asked}",
         "pass --fresh to remove its data, or --name for another node",
     )
+
+
+def _minor_of(earlier: NodeState) -> Mapping[str, str]:
+    """The newest patch releases, and in place of that of its minor release the release of the node."""
+    return {**NEWEST, earlier.kubernetes.rpartition(".")[0]: earlier.kubernetes}
 
 
 def gates_of(text: str) -> dict[str, bool]:

@@ -14,8 +14,10 @@ from pydantic import (
 from drahealth.fakes.durations import Duration
 from drahealth.fakes.inventory.file import check_driver_name
 from drahealth.suites.checking.sandbox.declared import check_private
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.targets.versions import parse_version
 
-_VARIABLE, _RELEASE = r"[A-Za-z_][A-Za-z0-9_]*", r"\d+\.\d+\.\d+"
+_VARIABLE, _RELEASE = r"[A-Za-z_][A-Za-z0-9_]*", r"\d+\.\d+(\.\d+)?"
 
 
 def _text(value: Any) -> str:
@@ -38,8 +40,11 @@ def _variable(value: Any) -> str:
 
 def _release(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(_RELEASE, value):
-        raise ValueError(f"must be a release such as 1.37.1, got {value!r}")
-    return value
+        raise ValueError(f"must be a release such as 1.37 or 1.37.1, got {value!r}")
+    try:
+        return parse_version(value)
+    except ConfigurationError as error:
+        raise ValueError(f"must be a known release: {error}") from None
 
 
 def _seconds(value: Any) -> float:

@@ -29,7 +29,7 @@ class KindConfiguration:
     @classmethod
     def of(cls, values: Values) -> "KindConfiguration":
         """From the options of a run. Raises ConfigurationError."""
-        version = values.get(KUBERNETES) or node_release.DEFAULT
+        version = node_release.with_image(values.text_of(KUBERNETES) or node_release.DEFAULT)
         return cls(profile_of(version), version, KindOptions.of(values))
 
     @property
@@ -44,7 +44,9 @@ class KindConfiguration:
 
     @property
     def flags(self) -> Mapping[str, str]:
-        release = {"kubernetes": self.kubernetes} if self.options.exact else {}
+        minor = self.kubernetes.rpartition(".")[0]
+        named = self.kubernetes if self.options.exact else minor if self.kubernetes != node_release.DEFAULT else ""
+        release = {"kubernetes": named} if named else {}
         return {**release, **self.options.flags}
 
     def make(self, launch: Launch) -> KindTarget:

@@ -20,7 +20,7 @@ def _configure(values: Values) -> Configuration:
 def _examine(values: Values, progress: Progress) -> Iterator[Check]:
     from drahealth.suites.targets.kind.cluster.doctor import examine
 
-    return examine(values.get(KUBERNETES), values.get(IMAGE))
+    return examine(values.text_of(KUBERNETES), values.get(IMAGE))
 
 
 def _clean(kept: bool, progress: Progress) -> tuple[list[str], list[str]]:

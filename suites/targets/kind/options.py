@@ -7,6 +7,7 @@ from typing import Any
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.option import Option, Values, choice, matching, readable_file, text, whole_number
 from drahealth.suites.targets.shared_options import KUBERNETES
+from drahealth.suites.targets.versions import names_patch
 
 _name = matching(r"[a-z0-9]([a-z0-9.-]{0,40}[a-z0-9])?", "lower-case letters, digits, dots and hyphens")
 
@@ -35,7 +36,7 @@ class KindOptions:
     """Checked; None is the default, which drahealth chooses."""
 
     exact: bool = False
-    """The user named the release, and the cluster must have its patch version; else any patch version will do."""
+    """The user named the patch release, and the cluster must have its patch version; else any patch version will do."""
     nodes: int | None = None
     node_image: str | None = None
     config: Path | None = None
@@ -58,7 +59,7 @@ class KindOptions:
                 _refuse_both(values, option, REUSE, "--reuse names an existing cluster")
         _refuse_both(values, DRIVER_BASE, DRIVER_IMAGE, "no image is built with --driver-image")
         return cls(
-            exact=values.get(KUBERNETES) is not None,
+            exact=names_patch(values.text_of(KUBERNETES) or "") and values.get(KUBERNETES) is not None,
             nodes=values.get(NODES),
             node_image=values.get(IMAGE),
             config=values.get(KIND_CONFIG),

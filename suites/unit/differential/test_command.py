@@ -23,7 +23,7 @@ DIFFERENCE = Difference(0, "pushed", "pod-0", "Healthy", "Unknown")
         (["--replay", "none.json"], "none.json cannot be read: No such file or directory"),
         (["--profile", "v9"], "--profile must be one of kep, v1.37"),
         (["--kubernetes", "1.99.0"], "drahealth does not support Kubernetes 1.99.0"),
-        (["--kubernetes", "new"], "a Kubernetes version must be MAJOR.MINOR.PATCH, got 'new'"),
+        (["--kubernetes", "new"], "a Kubernetes version must be MAJOR.MINOR or MAJOR.MINOR.PATCH, got 'new'"),
         (["--target", "kind"], "--target "),
         (["--record"], "--record needs --replay"),
     ],

@@ -1,23 +1,76 @@
 """Parsing of versions, and the text of errors."""
 
-import pytest
+from pathlib import Path
 
+import pytest
+import yaml
+
+from drahealth.manager.profile import PROFILES
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.versions import parse_version
+from drahealth.suites.run.options import Options
+from drahealth.suites.targets.kind.cluster import node_release
+from drahealth.suites.targets.kind.configuration import KindConfiguration
+from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
+from drahealth.suites.targets.option import Values
+from drahealth.suites.targets.shared_options import KUBERNETES
+from drahealth.suites.targets.versions import NEWEST, parse_version
 
 
 @pytest.mark.parametrize(
     ("text", "version"),
-    [("1.37.1", "1.37.1"), ("v1.37.1", "1.37.1"), (" 1.34.0 ", "1.34.0"), ("v1.38.0-alpha.2", "1.38.0-alpha.2")],
+    [
+        ("1.37.1", "1.37.1"),
+        ("v1.37.1", "1.37.1"),
+        (" 1.34.0 ", "1.34.0"),
+        ("v1.38.0-alpha.2", "1.38.0-alpha.2"),
+        ("1.37", "1.37.1"),
+        ("v1.34", "1.34.4"),
+    ],
 )
-def test_a_version_may_have_a_leading_v(text: str, version: str) -> None:
+def test_a_version_may_have_a_leading_v_or_no_patch(text: str, version: str) -> None:
     assert parse_version(text) == version
 
 
-@pytest.mark.parametrize("text", ["1.37", "banana", "", "1.37.1.2", "1.037.1", "latest", "1.37.1-dirty", "../1.37.1"])
+@pytest.mark.parametrize(
+    "text", ["1", "banana", "1.37.x", "", "1.37.1.2", "1.037.1", "latest", "1.37.1-dirty", "../1.37.1"]
+)
 def test_an_invalid_version_is_rejected_with_an_example(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"got .*; for example 1\.37\.1$"):
+    with pytest.raises(ConfigurationError, match=r"got .*; for example 1\.37 or 1\.37\.1$"):
         parse_version(text)
+
+
+def test_unknown_minor_release_is_rejected_with_the_known_ones() -> None:
+    with pytest.raises(ConfigurationError) as error:
+        parse_version("1.33")
+    assert str(error.value) == "drahealth does not support Kubernetes 1.33; choose a release of 1.37, 1.36, 1.35, 1.34"
+
+
+def test_every_profile_of_a_release_has_a_newest_patch_on_each_target() -> None:
+    minors = [profile.release for profile in PROFILES.values() if profile.release]
+    assert ([*NEWEST], [*node_release.NEWEST]) == (minors, minors)
+    assert all(version.startswith(f"{minor}.") for minor, version in (*NEWEST.items(), *node_release.NEWEST.items()))
+    assert DEFAULT_VERSION in NEWEST.values()
+
+
+def test_newest_patches_are_those_of_ci() -> None:
+    text = Path(__file__).parents[3].joinpath(".github/workflows/ci.yml").read_text(encoding="utf-8")
+    kubelet, kind = (yaml.safe_load(text)["jobs"][job]["strategy"]["matrix"] for job in ("kubelet", "kind"))
+    assert sorted(NEWEST.values()) == kubelet["kubernetes"]
+    assert sorted(node_release.NEWEST.values()) == [one["kubernetes"] for one in kind["include"]]
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "release", "title"),
+    [
+        ("kubelet", "1.36", "1.36.3", "a real kubelet, Kubernetes 1.36.3"),
+        ("kind", "1.36", "1.36", "a kind cluster, Kubernetes 1.36"),
+        ("kind", "1.36.3", "1.36.3", "a kind cluster, Kubernetes 1.36.3"),
+    ],
+)
+def test_minor_release_means_its_newest_patch_on_the_target(target: str, given: str, release: str, title: str) -> None:
+    options = Options.make({"target": target, "kubernetes": given})
+    assert KindConfiguration.of(Values({"kubernetes": "1.36"}, [KUBERNETES])).kubernetes == "1.36.1"
+    assert (options.flags.partition("--kubernetes ")[2].split()[0], options.about) == (release, title)
 
 
 def test_error_text_joins_message_and_hint_in_one_sentence() -> None:

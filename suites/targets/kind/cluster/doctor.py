@@ -11,7 +11,6 @@ from drahealth.suites.targets.checks import Check
 from drahealth.suites.targets.engine.engine import Engine, find_engine
 from drahealth.suites.targets.kind.cluster import node_release
 from drahealth.suites.targets.kind.cluster.program import find_kind, node_image
-from drahealth.suites.targets.versions import parse_version
 
 DISK_NEEDED = 4_000_000_000
 """Bytes for a node image, a node, and the image of the fake driver in the engine and on the node."""
@@ -47,7 +46,7 @@ async def _next(checks: AsyncIterator[Check]) -> Check | None:
 async def node_image_there(engine: Engine, kubernetes: str, image: str | None = None) -> Check:
     """Whether the engine has the node image. A pull is not tried: the engine may have mirrors."""
     try:
-        wanted = node_image(parse_version(kubernetes), image)
+        wanted = node_image(node_release.with_image(kubernetes), image)
         there = await engine.image_id(wanted)
     except HarnessError as error:
         return Check("node image", False, error.message, error.hint)

@@ -1,10 +1,19 @@
 """The Kubernetes release of a cluster and of a node image."""
 
+from collections.abc import Mapping
+
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.engine.engine import Engine
+from drahealth.suites.targets.versions import parse_version
 
-DEFAULT = "1.37.0"
-"""The newest release that kind has published a node image of (v0.33.0); not all patch releases get one."""
+NEWEST: Mapping[str, str] = {"1.37": "1.37.0", "1.36": "1.36.1", "1.35": "1.35.0", "1.34": "1.34.0"}
+"""The newest known patch release of each minor release for which kind has published a node image (v0.30 to v0.33)."""
+DEFAULT = NEWEST["1.37"]
+
+
+def with_image(version: str) -> str:
+    """The release of a node image, as `parse_version`: not all patch releases have an image."""
+    return parse_version(version, NEWEST)
 
 
 def plain(version: str) -> str:

@@ -5,6 +5,7 @@ from rich.markup import escape
 
 from drahealth.suites.targets.kubelet.binaries import ensure as binaries
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
+from drahealth.suites.targets.kubelet.binaries.store import HELM
 from drahealth.suites.targets.stage_printer import StagePrinter
 from drahealth.suites.targets.versions import parse_version, profile_of
 
@@ -38,6 +39,7 @@ def show_binaries() -> None:
 
 def remove_binaries(kubernetes: str) -> None:
     """Remove a release, or Helm, and print the freed space."""
-    freed = binaries.remove(kubernetes)
-    what = "Helm" if kubernetes == "helm" else f"Kubernetes {kubernetes}"
+    version = kubernetes if kubernetes == HELM else parse_version(kubernetes)
+    freed = binaries.remove(version)
+    what = "Helm" if version == HELM else f"Kubernetes {version}"
     Console(highlight=False).print(f"removed {what}, {freed // _MIB} MiB")

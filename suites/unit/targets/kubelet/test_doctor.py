@@ -34,7 +34,7 @@ def test_missing_etcd_fails_beside_a_release_in_the_cache(monkeypatch: pytest.Mo
 
 
 def test_a_malformed_version_is_a_failed_check() -> None:
-    assert "'1.37'" in doctor.programs("1.37", obtainable=True).found
+    assert "'1.x'" in doctor.programs("1.x", obtainable=True).found
 
 
 def test_go_is_optional(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
