@@ -172,7 +172,7 @@ def write_report(
         str | None, typer.Option(metavar="FILE.html", help="Write a web page with all results side by side.")
     ] = None,
     summary: Annotated[
-        str | None, typer.Option(metavar="FILE.md", help="Write a text with one result, for a pull request.")
+        str | None, typer.Option(metavar="FILE.md", help="Write a text with one result, for a pull request or a job.")
     ] = None,
     badge: Annotated[
         str | None, typer.Option(metavar="FILE.svg", help="Write a badge with the verdict of one result.")

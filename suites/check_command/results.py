@@ -11,8 +11,9 @@ from drahealth.suites.certifying.report.check_result import NOT_JUDGED_AGAIN
 from drahealth.suites.certifying.report.document import Report, report_schema
 from drahealth.suites.certifying.report.page import page_of
 from drahealth.suites.certifying.report.pull_request import pull_request_text
-from drahealth.suites.certifying.report.result_files import read_files
+from drahealth.suites.certifying.report.result_files import Files, read_files
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.judging.run_report import RunReport
 from drahealth.suites.output_paths import check_output_file
 
 MOST = 8
@@ -46,11 +47,13 @@ def write_files(paths: Sequence[Path], wanted: Wanted) -> None:
     results = files.results()
     if len(results) > MOST:
         raise ConfigurationError(f"at most {MOST} results fit side by side, got {len(results)}", "pass fewer files")
-    if wanted.summary or wanted.badge:
-        report = _only_check(list(files.reports.values()))
-        for name, text in ((wanted.summary, pull_request_text(report)), (wanted.badge, badge(report))):
-            if name:
-                Path(name).write_text(text, encoding="utf-8")
+    texts = dict[str, str]()
+    if wanted.summary:
+        texts[wanted.summary] = pull_request_text(_only_report(files))
+    if wanted.badge:
+        texts[wanted.badge] = badge(_only_check(files))
+    for name, text in texts.items():
+        Path(name).write_text(text, encoding="utf-8")
     if wanted.html:
         Path(wanted.html).write_text(page_of(results), encoding="utf-8")
     for name, one in files.reports.items():
@@ -59,11 +62,17 @@ def write_files(paths: Sequence[Path], wanted: Wanted) -> None:
             standard_output().print(line, soft_wrap=True, markup=False, highlight=False)
 
 
-def _only_check(reports: Sequence[object]) -> Report:
-    if len(reports) == 1 and isinstance(reports[0], Report):
-        return reports[0]
+def _only_report(files: Files) -> Report | RunReport:
+    if len(files.reports) == 1:
+        return next(iter(files.reports.values()))
+    raise ConfigurationError(f"--summary needs exactly one report, got {len(files.reports)}", "use --html for several")
+
+
+def _only_check(files: Files) -> Report:
+    if len(files.reports) == 1 and isinstance(report := next(iter(files.reports.values())), Report):
+        return report
     raise ConfigurationError(
-        "--summary and --badge need exactly one report of `drahealth check` or `certify`", "use --html for several"
+        "--badge needs exactly one report of `drahealth check` or `certify`", "use --html, or --summary for a run"
     )
 
 

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from drahealth.proto.quoting import one_line
 from drahealth.suites.certifying.report.check_result import tone
 from drahealth.suites.certifying.report.document import Report, RequirementResult
+from drahealth.suites.certifying.report.kubelet_result import kubelet_result
 from drahealth.suites.checking.abilities import by_grade
 from drahealth.suites.checking.verdicts import Verdict
+from drahealth.suites.judging.report import Result
+from drahealth.suites.judging.run_report import RunReport
 
 _ROWS = 20
 """The most requirements in the table."""
@@ -19,9 +22,39 @@ _LISTED = (Verdict.ERROR, Verdict.FAIL, Verdict.NOT_TESTED, Verdict.WAIVED)
 _SIGNS = {"good": "✅", "bad": "❌", "open": "⚠️"}
 
 
-def pull_request_text(report: Report) -> str:
-    """The text of a run. Texts of the driver are escaped: they can make neither a table, a link nor a mention."""
-    return "\n".join(_lines(report)) + "\n"
+def pull_request_text(report: Report | RunReport) -> str:
+    """The text of a check, or of a run of scenarios or timelines.
+
+    Texts of the driver are escaped: they can make neither a table, a link nor a mention.
+    """
+    lines = _run_lines(report) if isinstance(report, RunReport) else _lines(report)
+    return "\n".join(lines) + "\n"
+
+
+def _run_lines(report: RunReport) -> Iterator[str]:
+    result = kubelet_result(report)
+    yield f"### {_SIGNS[result.tone]} {report.conditions.command}: {_plain(result.verdict)}"
+    yield f"\n{_plain(report.about)}"
+    if report.reason:
+        yield f"\n- {_plain(f'The run is not complete: {report.reason}.')}"
+    listed = [one for outcome in ("error", "failed") for one in report.scenarios if one.outcome == outcome]
+    if listed:
+        yield from ("", "| result | scenario | problem |", "| --- | --- | --- |")
+        yield from map(_scenario_row, listed[:_ROWS])
+        if len(listed) > _ROWS:
+            yield f"\nand {len(listed) - _ROWS} more"
+    known = dict.fromkeys(name for one in report.scenarios for name in one.known_issues)
+    if known:
+        yield f"\nKnown issues: {_plain(', '.join(sorted(known)))}."
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in report.counts.items()) or "no scenario"
+    about = report.conditions
+    yield f"\n{counts}. Run of {_plain(about.started)}, drahealth {_plain(about.versions.get('drahealth', ''))}."
+
+
+def _scenario_row(one: Result) -> str:
+    judged = "" if one.authors_step else f" ({', '.join(one.broken or one.requirements)})"
+    problem = " ".join(one.problem.split())
+    return f"| {one.outcome} | {_plain(f'{one.title}{judged}')} | {_plain(problem)} |"
 
 
 def _lines(report: Report) -> Iterator[str]:

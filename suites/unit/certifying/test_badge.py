@@ -1,6 +1,6 @@
 """The badge and the text for a pull request."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -12,6 +12,9 @@ from drahealth.suites.certifying.report.badge import COLORS, badge
 from drahealth.suites.certifying.report.document import Report, report_of
 from drahealth.suites.certifying.report.pull_request import pull_request_text
 from drahealth.suites.checking.summary import Outcome, Summary
+from drahealth.suites.judging.report import Result, Run
+from drahealth.suites.judging.run_report import RunReport
+from drahealth.suites.judging.run_report import report_of as report_of_run
 from drahealth.suites.unit.certifying.certificates import certified, core_run
 from drahealth.suites.unit.certifying.reports import RERUN, failing, summaries, summary_of
 from drahealth.suites.unit.checking.healthy_run import healthy_run
@@ -83,3 +86,39 @@ def test_text_for_a_pull_request_escapes_mentions_and_markup() -> None:
     )
     text = pull_request_text(report(hostile))
     assert "- \\@everyone \\<img src=x\\> \\[a\\]\\(http\\://b\\)" in text
+
+
+def scenario_run(*results: Result, planned: int = 0) -> RunReport:
+    run = Run("reference", "the reference")
+    run.planned = planned
+    for one in results:
+        run.take(asdict(one))
+    return report_of_run(run, ended="2026-11-22T09:00:00+00:00")
+
+
+MET = Result("test_a", "a status shows it", ("STATUS-01",), "passed", 1)
+BROKEN = replace(MET, name="b", title="b | <b>", outcome="failed", broken=("STATUS-01",), problem="got\n| @all")
+
+
+@pytest.mark.parametrize(
+    ("results", "heading"),
+    [
+        ((MET,), "⚠️ drahealth run: passed, "),
+        ((MET, BROKEN), "❌ drahealth run: failed"),
+        ((), "⚠️ drahealth run: no scenario ran"),
+    ],
+)
+def test_text_of_a_run_begins_with_its_verdict(results: tuple[Result, ...], heading: str) -> None:
+    assert pull_request_text(scenario_run(*results)).startswith(f"### {heading}")
+
+
+def test_text_of_a_run_lists_failed_scenarios_and_known_issues() -> None:
+    known = replace(MET, name="c", outcome="known issue", known_issues=("P-08",), broken=("STATUS-01",))
+    rows = pull_request_text(scenario_run(MET, BROKEN, known, planned=9)).splitlines()
+    assert r"| failed | b \| \<b\> \(STATUS-01\) | got \| \@all |" in rows
+    assert ("Known issues: P-08." in rows, any("is not complete" in row for row in rows)) == (True, True)
+
+
+def test_text_of_a_long_run_has_under_40_lines() -> None:
+    text = pull_request_text(scenario_run(*(replace(BROKEN, name=f"b{n}") for n in range(200))))
+    assert (len(text.splitlines()) < 40, "and 180 more" in text) == (True, True)

@@ -44,6 +44,7 @@ def test_schema_is_printed() -> None:
         ["--html=/no/such/folder/a.html"],
         ["/no/such/result.json", "--html={tmp}/a.html"],
         ["{result}.copy", "--badge={tmp}/a.svg"],
+        ["{result}.copy", "--summary={tmp}/a.md"],
     ],
 )
 def test_wrong_usage_exits_with_2_and_one_line(result: str, tmp_path: Path, options: list[str]) -> None:
