@@ -1,0 +1,110 @@
+"""ci/check-pages and ci/check-workflow, which run what pages show, and the page with the example project."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = ROOT / "ci" / "examples" / "controller"
+STEPS = """
+      - {name: fails, run: "false"}
+      - {name: later, run: echo LATER}
+      - {name: last, if: always(), run: echo LAST}
+"""
+
+
+def ci(script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, ROOT / "ci" / script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The names of ci/check-pages, and those that it imports from ci/pages.py."""
+    monkeypatch.syspath_prepend(ROOT / "ci")
+    return runpy.run_path(str(ROOT / "ci" / "check-pages"))
+
+
+def test_the_page_has_the_files_of_the_project_that_ci_runs() -> None:
+    page = (ROOT / "docs" / "test-a-controller.md").read_text()
+    shown = dict(re.findall(r"^`([^`]+)`:\n\n```\w+\n(.*?)^```$", page, re.DOTALL | re.MULTILINE))
+    files = subprocess.run(["git", "ls-files"], cwd=PROJECT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert shown == {name: (PROJECT / name).read_text() for name in files.split()}
+
+
+@pytest.mark.parametrize(
+    ("block", "commands"),
+    [
+        ("    drahealth up\n    drahealth load a \\\n      b\n", ["drahealth up", "drahealth load a \\\n  b"]),
+        ("    $ cat > a <<END\n    text\n    END\n    $ ls\n    a\n", ["cat > a <<END\ntext\nEND", "ls"]),
+        ("`a.py`, run by `python a.py`:\n\n```python\nimport os\n```\n", ["python a.py"]),
+        ("    drahealth run [--target TARGET]\n", []),
+        ("    format: inventory/v1\n", []),
+    ],
+)
+def test_the_commands_of_a_block_are_found(pages: dict[str, Any], block: str, commands: list[str]) -> None:
+    found = pages["read_page"](f"# A page\n\n{block}\nText.\n")
+    assert [each.text for each in found if isinstance(each, pages["Command"])] == commands
+
+
+@pytest.mark.parametrize(
+    ("printed", "output", "shown"),
+    [
+        (["passed in 1.3 s"], ["warning", "passed in  22.7 s"], True),
+        (["a", "...", "c, ledger b40b8d14"], ["a", "b", "c, ledger 0123abcd"], True),
+        (["gpu-0 [x] ... end"], ["gpu-1 [x] more end"], True),
+        (["gpu-0 Unhealthy"], ["gpu-0 Healthy"], False),
+        (["a", "b"], ["b", "a"], False),
+    ],
+)
+def test_an_output_has_the_printed_lines(
+    pages: dict[str, Any], printed: list[str], output: list[str], shown: bool
+) -> None:
+    assert pages["shows"](printed, output) == shown
+
+
+def test_a_long_command_is_the_command_of_its_step(pages: dict[str, Any]) -> None:
+    steps = (ROOT / "ci" / "step").read_text()
+    bodies = dict(re.findall(r"^  ([a-z-]+)\) #.*?\n(.*?);;", steps, re.DOTALL | re.MULTILINE))
+    run_by = {command: step.removeprefix("ci/step ") for command, step in pages["LONG"].items() if step}
+    assert [command for command, step in run_by.items() if f"    {command} " not in bodies[step]] == []
+
+
+@pytest.mark.parametrize(
+    ("block", "code"),
+    [
+        ("$ echo git clone\ngit clone\n", 0),
+        ("$ echo git clone\ngit pull\n", 1),
+        ("$ echo git clone; false\n", 1),
+        ("$ echo git clone; exit 3\n", 1),
+    ],
+)
+def test_a_command_must_do_what_its_page_shows(tmp_path: Path, block: str, code: int) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("A page:\n\n" + "".join(f"    {line}\n" for line in block.splitlines()))
+    assert ci("check-pages", page).returncode == code
+
+
+@pytest.mark.parametrize(
+    ("steps", "code", "printed"),
+    [
+        (STEPS, 1, ["LAST"]),
+        ("\n      - {uses: actions/upload-artifact@v4, with: {path: nothing}}", 1, []),
+        (
+            "\n      - {run: 'echo PATH >> $GITHUB_PATH; echo SET'}\n      - {run: 'echo ${PATH%%:*}'}",
+            0,
+            ["SET", "PATH"],
+        ),
+    ],
+)
+def test_a_workflow_runs_as_on_github(tmp_path: Path, steps: str, code: int, printed: list[str]) -> None:
+    file = tmp_path / ".github" / "workflows" / "test.yml"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"jobs:\n  a:\n    steps:{steps}\n")
+    done = ci("check-workflow", tmp_path)
+    assert (done.returncode, re.findall(r"^[A-Z]+$", done.stdout, re.MULTILINE)) == (code, printed)
