@@ -209,7 +209,8 @@ class FakeKubelet:
     async def _end(self, pod: Object) -> None:
         if self._is_new("end", pod["metadata"]["uid"]):
             ended = {"name": "plugin", "restartCount": 0, "state": {"terminated": {"exitCode": self._exit_code}}}
-            await self._api.replace_status(PODS, {**pod, "status": {**READY, "containerStatuses": [ended]}})
+            patch = {"status": {**READY, "containerStatuses": [ended]}}  # without a revision, as a kubelet's
+            await self._api.patch_status(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"], patch)
         else:
             await self._api.delete(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"], grace=0)
 
