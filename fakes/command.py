@@ -51,9 +51,10 @@ def common() -> None:
 
 def exit_with(error: CommandError) -> None:
     """Prints the error and exits with its code."""
+    from drahealth.fakes.program.invocation import as_called
     from drahealth.fakes.program.log_lines import write_error
 
-    write_error(str(error))
+    write_error(as_called(str(error)))
     raise SystemExit(error.code)
 
 

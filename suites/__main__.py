@@ -5,11 +5,14 @@ Commands of the fakes run without the rest of `drahealth`, so that `drahealth ct
 
 import sys
 
+from drahealth.fakes.program.invocation import take_variable
+
 OF_FAKES = ("ctl", "driver")
 
 
 def main() -> None:
     """Runs the command in `sys.argv`."""
+    take_variable()
     if sys.argv[1:2] and sys.argv[1] in OF_FAKES:
         from drahealth.fakes.command import main as run
     else:

@@ -209,7 +209,8 @@ def main() -> None:
 
 
 def _complain(error: HarnessError, code: int) -> None:
+    from drahealth.fakes.program.invocation import as_called
     from drahealth.fakes.program.log_lines import write_error
 
-    write_error(full_text(error))
+    write_error(as_called(full_text(error)))
     raise SystemExit(code)

@@ -8,6 +8,7 @@ import typer
 from drahealth.fakes.control.commands.definition import Command
 from drahealth.fakes.ctl.driver import Driver
 from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.program.invocation import as_called
 from drahealth.proto.quoting import printable
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def show_outcome(driver: Driver, command: Command[Any], reply: Any) -> None:
 def _injected(driver: Driver, command: "Inject", reply: Any) -> None:
     if reply:
         stay = "stays" if len(reply) == 1 else "stay"
-        reason = f"`drahealth faults show {command.fault}` gives the health by policy"
+        reason = as_called(f"`drahealth faults show {command.fault}` gives the health by policy")
         typer.echo(f"{printable(_words(reply))} {stay} Healthy; {reason}")
 
 

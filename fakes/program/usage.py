@@ -13,6 +13,7 @@ from typer.main import get_group
 from drahealth.fakes.hints import near, with_hint
 from drahealth.fakes.program.error_wording import plain
 from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.program.invocation import command_name
 
 _UsageError: Any = typer.BadParameter.__base__
 """The error class for wrong arguments and options; typer does not export it."""
@@ -168,8 +169,15 @@ def as_command_error() -> Iterator[None]:
     except _UsageError as error:
         if type(error).__name__ == _HELP:
             raise
-        command = error.ctx.command_path if error.ctx else "drahealth"
-        raise CommandError(with_hint(_sentence(error), f"see {command} --help")) from None
+        raise CommandError(with_hint(_sentence(error), f"see {_command(error.ctx)} --help")) from None
+
+
+def _command(context: Any) -> str:
+    """The command of an error as the user has called it, such as `ci/drahealth run`."""
+    root = context.find_root() if context else None
+    if root and not isinstance(root.command, CommandGroup):
+        return str(context.command_path)
+    return command_name() + (context.command_path.removeprefix(str(root.info_name)) if root else "")
 
 
 def _sentence(error: Any) -> str:

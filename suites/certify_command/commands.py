@@ -96,7 +96,9 @@ def certify_driver(
         else:
             written = write_profile(words or [], registry_dir=registry_dir, kubeconfig=kubeconfig, out=out)
         if written:
-            typer.echo(f"wrote {written}; next: drahealth certify {shlex.quote(str(written))}")
+            from drahealth.fakes.program.invocation import command_name
+
+            typer.echo(f"wrote {written}; next: {command_name()} certify {shlex.quote(str(written))}")
         return
     if driver:
         raise ConfigurationError("--driver is only for --init", "remove --driver, or pass --init")

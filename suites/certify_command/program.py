@@ -8,6 +8,7 @@ from pathlib import Path
 from shlex import quote
 
 from drahealth.fakes.program.console import standard_output
+from drahealth.fakes.program.invocation import command_as_called
 from drahealth.fakes.program.user_files import FileError
 from drahealth.suites.certify_command import folder
 from drahealth.suites.certify_command.files import read_report
@@ -73,7 +74,7 @@ def certify(settings: Settings, request: Request) -> int:
         except Exception:  # a mistake of drahealth: what was seen is kept, so that it can be judged again
             (new / folder.EVIDENCE).replace(request.out / folder.EVIDENCE)
             raise
-    show(summary, standard_output(), rerun)
+    show(summary, standard_output(), command_as_called(rerun))
     for line in ("", *release_lines(report.releases)):
         _print(line)
     write_annotations(summary)

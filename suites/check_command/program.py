@@ -12,6 +12,7 @@ from rich.console import Console
 
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.console import standard_output
+from drahealth.fakes.program.invocation import command_as_called
 from drahealth.suites.certifying.report.document import report_of
 from drahealth.suites.certifying.report.page import page
 from drahealth.suites.check_command.live_view import ticking, view_on
@@ -137,7 +138,7 @@ def _conclude(evidence: Evidence, outputs: Outputs, rerun: str, shared_rerun: st
     """Judges evidence, prints the result and writes the files. `shared_rerun` is for the files: without secrets."""
     today = datetime.now(UTC).date()
     summary = summarize(evidence, waivers=outputs.waivers, today=today, only=outputs.requirements)
-    show(summary, standard_output(), rerun)
+    show(summary, standard_output(), command_as_called(rerun))
     report = report_of(summary, evidence, shared_rerun)
     if outputs.report:
         Path(outputs.report).write_text(to_json(report) + "\n")

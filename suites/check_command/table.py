@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from drahealth.fakes.program.console import print_line
+from drahealth.fakes.program.invocation import as_called
 from drahealth.proto.quoting import printable
 from drahealth.suites.checking.abilities import by_grade
 from drahealth.suites.checking.checks import CHECKS
@@ -51,7 +52,9 @@ def show(summary: Summary, console: Console, rerun: str) -> None:
             console.print(_explanation(judgement, rerun), soft_wrap=True)
     others = (one for one in summary.judgements if one.requirement.id not in left_out)
     for reason, names in (*summary.exits.items(), *_not_tested(others).items()):
-        console.print(Text(f"\nNOT_TESTED {', '.join(names)}\n  {printable(reason)}", style="yellow"), soft_wrap=True)
+        console.print(
+            Text(f"\nNOT_TESTED {', '.join(names)}\n  {as_called(printable(reason))}", style="yellow"), soft_wrap=True
+        )
     for judgement in summary.judgements:
         for name, finding in judgement.remarks.items():
             console.print(Text(f"remark by the unproven check {name}: {printable(finding.seen)}", style="yellow"))
@@ -133,5 +136,5 @@ def _lines(judgement: Judgement, rerun: str) -> Iterator[Text]:
 
 def _verdict(summary: Summary) -> Text:
     style = "bold green" if summary.exit_code == 0 else "bold red"
-    reasons = "".join(f"\n  {printable(reason)}" for reason in summary.reasons)
+    reasons = "".join(f"\n  {as_called(printable(reason))}" for reason in summary.reasons)
     return Text(f"\n{summary.verdict}{reasons}", style=style)

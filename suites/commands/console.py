@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from drahealth.fakes.program.console import print_line
+from drahealth.fakes.program.invocation import as_called, command_as_called
 from drahealth.proto.quoting import printable, printable_lines
 from drahealth.suites.judging.ledger import known_issues
 from drahealth.suites.judging.report import Result, Run
@@ -103,7 +104,7 @@ class Live:
 
     def _row(self, result: Result) -> None:
         if result.outcome == "error" and self._cannot_start():
-            self._print(_text(f"No scenario ran: {result.problem}", "red"))
+            self._print(_text(f"No scenario ran: {as_called(result.problem)}", "red"))
             return
         row = Text(f"{_MARK[result.outcome]:6}", style=_STYLE[result.outcome])
         row.append(f"{result.seconds:7.2f} s  ", style="dim")
@@ -114,8 +115,8 @@ class Live:
         for note in (*_issues(result, self._profile), *result.notes):
             self._print(_text(f"{'':18}{note}", "yellow"), fold=True)
         if result.outcome in ("failed", "error"):
-            self._print(_text(result.problem, "red"))
-            for text in filter(None, (result.history, f"rerun: {result.rerun}")):
+            self._print(_text(as_called(result.problem), "red"))
+            for text in filter(None, (result.history, f"rerun: {command_as_called(result.rerun)}")):
                 self._print(_text(text, "dim"))
 
     def close(self, seconds: float) -> None:

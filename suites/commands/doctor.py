@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from drahealth.fakes.program.console import print_line
+from drahealth.fakes.program.invocation import as_called
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.checks import Check
@@ -68,7 +69,7 @@ def _examine(console: Console, target: TargetDefinition, values: Values) -> bool
 def _show(console: Console, check: Check) -> bool:
     """Shows a check. Returns whether the target can run as far as this goes."""
     mark = "[green]ok  [/]" if check.ok else ("[red]no  [/]" if check.needed else "[yellow]note[/]")
-    print_line(console, Text.from_markup(f"{mark} [bold]{check.name}[/]: {escape(check.found)}"))
+    print_line(console, Text.from_markup(f"{mark} [bold]{check.name}[/]: {escape(as_called(check.found))}"))
     if check.hint:
-        print_line(console, Text(f"       {check.hint}"))
+        print_line(console, Text(f"       {as_called(check.hint)}"))
     return check.ok or not check.needed

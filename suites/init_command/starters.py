@@ -6,6 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 from drahealth.fakes.hints import near
+from drahealth.fakes.program.invocation import command_name
 from drahealth.suites.errors import ConfigurationError
 
 
@@ -35,7 +36,7 @@ class Starter:
 
     def next_command(self, path: Path) -> str:
         """The command that uses the file."""
-        return f"drahealth {self.used_by} {shlex.quote(str(path))}"
+        return f"{command_name()} {self.used_by} {shlex.quote(str(path))}"
 
 
 def write_new(path: Path, text: str, option: str = "") -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
+from drahealth.fakes.program.invocation import as_called
 from drahealth.suites.targets.stage_printer import StagePrinter
 from drahealth.suites.up_command.folder import NodeFolder
 from drahealth.suites.up_command.options import UpOptions
@@ -36,6 +37,6 @@ def _in_foreground(prepared: Prepared, progress: StagePrinter, since: float) -> 
             case {"ready": ready}:
                 show_ready(prepared.folder, prepared.state, ready, time.monotonic() - since)
             case {"error": error}:
-                console.print(f"drahealth: {error}", markup=False, soft_wrap=True)
+                console.print(f"drahealth: {as_called(str(error))}", markup=False, soft_wrap=True)
 
     return prepared.supervise(report, remove=True)

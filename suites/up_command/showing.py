@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from drahealth.fakes.control.node_folder import DEFAULT_NODE
+from drahealth.fakes.program.invocation import as_called, command_name
 from drahealth.suites.up_command.folder import NodeFolder
 from drahealth.suites.up_command.state import NodeState, read_state
 
@@ -85,7 +86,7 @@ def show_statuses(statuses: Sequence[Status], *, as_json: bool) -> None:
         console.print(json.dumps([asdict(status) for status in statuses], indent=1), markup=False, soft_wrap=True)
         return
     if not statuses:
-        console.print("no node is up; start one with `drahealth up`", soft_wrap=True)
+        console.print(as_called("no node is up; start one with `drahealth up`"), soft_wrap=True, markup=False)
     for one in statuses:
         runs = f"Kubernetes {one.kubernetes}" if one.kubernetes else "the reference"
         memory = f", {one.memory // _MB} MB, process {one.pid}" if one.pid else ""
@@ -104,14 +105,15 @@ def show_ready(folder: NodeFolder, state: NodeState, ready: Mapping[str, Any], s
 
 def next_lines(folder: NodeFolder, ready: Mapping[str, Any]) -> list[str]:
     """The commands to try next."""
-    named = folder.name != DEFAULT_NODE
-    kubectl = "kubectl" if shutil.which("kubectl") else f"drahealth kubectl{f' --name {folder.name}' if named else ''}"
+    named, drahealth = folder.name != DEFAULT_NODE, command_name()
+    name = f" --name {folder.name}" if named else ""
+    kubectl = "kubectl" if shutil.which("kubectl") else f"{drahealth} kubectl{name}"
     lines = [f"export KUBECONFIG={folder.kubeconfig}", f"{kubectl} get pods --all-namespaces"]
     drivers = ready["drivers"]
     if drivers:
         driver, device = drivers[0]
         options = [f"--name {folder.name}"] if named else []
         options += [f"--driver {driver}"] if len(drivers) > 1 else []
-        lines.append(" ".join(["drahealth ctl", *options, f"inject xid/48 {device}"]))
-    lines.append(f"drahealth down{f' --name {folder.name}' if named else ''}")
+        lines.append(" ".join([drahealth, "ctl", *options, f"inject xid/48 {device}"]))
+    lines.append(f"{drahealth} down{name}")
     return lines

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.program.invocation import command_name
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.engine.engine import Engine, find_engine
 from drahealth.suites.targets.kind.cluster import ownership, reuse
@@ -120,7 +121,8 @@ class ClusterMaker:
             claim.keep()
             claim.release()
             self._progress(
-                f"Kept the cluster {claim.cluster}: --reuse {claim.cluster} uses it, drahealth clean --kept removes it"
+                f"Kept the cluster {claim.cluster}: --reuse {claim.cluster} uses it, "
+                f"{command_name()} clean --kept removes it"
             )
         else:
             await ownership.remove(claim, kind.engine, kind, self._progress)
