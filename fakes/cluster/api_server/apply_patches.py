@@ -1,32 +1,43 @@
 """Apply patches (server-side apply), as drivers send them for the device status of claims. Pure functions.
 
 An apply patch has all fields that its manager wants. A field that it applied before and leaves out now is removed,
-unless another manager has applied it too. `metadata.managedFields` records the applied fields. There are no conflicts:
-the latest value counts, as with `force`. Changes by other requests are not recorded. Source: KEP-555.
+unless another manager has applied it too. A patch that changes a field of another manager is a conflict; with `force`,
+the field gets this manager. Module `managed_fields` has the record. Source: KEP-555.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.cluster.api_server.merged_lists import ATOMIC, Lists
+from drahealth.fakes.cluster.api_server.managed_fields import (
+    APPLIED_METADATA,
+    Fields,
+    conflict_error,
+    conflicts,
+    difference,
+    element_name,
+    identity,
+    parts,
+    recorded,
+    without_paths,
+)
+from drahealth.fakes.cluster.api_server.merged_lists import Lists
 
-Fields = dict[str, Any]
-"""Applied fields in the form `FieldsV1`: `f:NAME` for a field, `k:KEYS` or `v:VALUE` for an element of a list."""
-
-_APPLIED_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
 _COMPARED_METADATA = ("name", "namespace", "uid", "resourceVersion")
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
-    """The manager that applies, whether to the status subresource, and when (RFC 3339)."""
+    """The manager that applies, whether to the status subresource, and when (RFC 3339).
+
+    `force` takes fields over from other managers.
+    """
 
     manager: str
     status: bool
     time: str
+    force: bool = True
 
 
 def apply_patch(old: Object, patch: Object, lists: Lists, options: ApplyOptions) -> Object:
@@ -36,13 +47,17 @@ def apply_patch(old: Object, patch: Object, lists: Lists, options: ApplyOptions)
     _check_unique(wanted, lists)
     fields = _fields(wanted, lists)
     managed = [entry for entry in old["metadata"].get("managedFields") or () if isinstance(entry, dict)]
-    own = next((entry for entry in managed if _identity(entry) == _identity(_entry(options))), {})
+    own = next((entry for entry in managed if identity(entry) == identity(_entry(options))), {})
     others = [entry for entry in managed if entry is not own]
     kept = fields
     for other in others:
-        kept = _union(kept, _recorded(other))
-    new = _merged(_pruned(old, _recorded(own), kept, lists), wanted, lists)
-    time = own.get("time", options.time) if _recorded(own) == fields else options.time
+        kept = _union(kept, recorded(other))
+    new = _merged(_pruned(old, recorded(own), kept, lists), wanted, lists)
+    changed, _ = difference(old, new, lists)
+    if not options.force and (found := conflicts(others, changed)):
+        raise conflict_error(found)
+    others = without_paths(others, changed)
+    time = own.get("time", options.time) if recorded(own) == fields else options.time
     entry = {**_entry(options), "apiVersion": old["apiVersion"], "time": time}
     entries = [*others, {**entry, "fieldsType": "FieldsV1", "fieldsV1": fields}]
     compared = {name: metadata[name] for name in _COMPARED_METADATA if name in metadata}
@@ -64,7 +79,7 @@ def _applied_part(patch: Object, metadata: Object, options: ApplyOptions) -> Obj
     if options.status:
         return {"status": patch.get("status")}
     fields = {name: value for name, value in patch.items() if name not in ("apiVersion", "kind", "metadata", "status")}
-    applied = {name: metadata[name] for name in _APPLIED_METADATA if name in metadata}
+    applied = {name: metadata[name] for name in APPLIED_METADATA if name in metadata}
     return {**fields, "metadata": applied} if applied else fields
 
 
@@ -74,7 +89,7 @@ def _check_unique(value: Any, lists: Lists, path: str = "") -> None:
         for name, field in value.items():
             _check_unique(field, lists, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
-        names = [_element_name(element, lists[path].keys) for element in value] if path in lists else []
+        names = [element_name(element, lists[path].keys) for element in value] if path in lists else []
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise refusals.duplicate_entries(path, twice.removeprefix("k:"))
         for element in value:
@@ -86,42 +101,16 @@ def _entry(options: ApplyOptions) -> Object:
     return {**entry, "subresource": "status"} if options.status else entry
 
 
-def _identity(entry: Object) -> tuple[Any, ...]:
-    return entry.get("manager"), entry.get("operation"), entry.get("subresource", "")
-
-
-def _recorded(entry: Object) -> Fields:
-    found = entry.get("fieldsV1")
-    return found if isinstance(found, dict) else {}
-
-
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_nulls(field) for name, field in value.items() if field is not None}
     return [_without_nulls(element) for element in value] if isinstance(value, list) else value
 
 
-def _parts(value: Any, lists: Lists, path: str) -> dict[str, tuple[Any, str]] | None:
-    """The parts of a value by their names in `FieldsV1`, each with its path; None if it is replaced as a whole."""
-    if isinstance(value, dict) and path not in ATOMIC:
-        return {f"f:{name}": (field, f"{path}.{name}" if path else name) for name, field in value.items()}
-    if isinstance(value, list) and path in lists:
-        return {_element_name(element, lists[path].keys): (element, path) for element in value}
-    return None
-
-
-def _element_name(element: Any, keys: tuple[str, ...]) -> str:
-    if not keys:
-        return f"v:{json.dumps(element)}"
-    if not isinstance(element, dict) or not any(key in element for key in keys):
-        raise refusals.bad_request(f"an element of a list needs the keys {', '.join(keys)}, got {element!r:.100}")
-    return f"k:{json.dumps({key: element[key] for key in sorted(keys) if key in element}, separators=(',', ':'))}"
-
-
 def _fields(value: Any, lists: Lists, path: str = "") -> Fields:
     """The fields of an applied value; {} for a value that is replaced as a whole."""
-    parts = _parts(value, lists, path) or {}
-    below = {name: _fields(part, lists, at) for name, (part, at) in parts.items()}
+    inside = parts(value, lists, path) or {}
+    below = {name: _fields(part, lists, at) for name, (part, at) in inside.items()}
     return {name: {".": {}, **fields} if name.startswith("k:") else fields for name, fields in below.items()}
 
 
@@ -132,23 +121,23 @@ def _union(one: Fields, other: Fields) -> Fields:
 
 def _merged(old: Any, new: Any, lists: Lists, path: str = "") -> Any:
     """The old value with the parts of the new one."""
-    parts = _parts(new, lists, path)
-    if parts is None or type(old) is not type(new):
+    inside = parts(new, lists, path)
+    if inside is None or type(old) is not type(new):
         old = {} if isinstance(new, dict) else []
-    if parts is None:
+    if inside is None:
         return new
-    there = {name: part for name, (part, _) in (_parts(old, lists, path) or {}).items()}
-    merged = {**there, **{name: _merged(there.get(name), part, lists, at) for name, (part, at) in parts.items()}}
+    there = {name: part for name, (part, _) in (parts(old, lists, path) or {}).items()}
+    merged = {**there, **{name: _merged(there.get(name), part, lists, at) for name, (part, at) in inside.items()}}
     return _assembled(new, merged)
 
 
 def _pruned(value: Any, own: Fields, kept: Fields, lists: Lists, path: str = "") -> Any:
     """The value without the fields that are in `own`, but not in `kept`."""
-    parts = _parts(value, lists, path)
-    if parts is None:
+    inside = parts(value, lists, path)
+    if inside is None:
         return value
     left = {}
-    for name, (part, at) in parts.items():
+    for name, (part, at) in inside.items():
         if name in own and name not in kept and not (own[name] and name.startswith("f:")):
             continue
         pruned = _pruned(part, own[name], kept.get(name, {}), lists, at) if name in own else part

@@ -119,6 +119,11 @@ def _conflict(what: str, group: str, name: str, why: str) -> ApiError:
     return ApiError(409, "Conflict", message, _details(what, group, name))
 
 
+def apply_conflict(text: str, causes: list[Object]) -> ApiError:
+    """The error for an apply patch that changes fields of other managers."""
+    return ApiError(409, "Conflict", f"Apply failed with {text}", {"causes": causes})
+
+
 def stale(kind: Kind, name: str) -> ApiError:
     """The error for an outdated resourceVersion."""
     why = "the object has been modified; please apply your changes to the latest version and try again"

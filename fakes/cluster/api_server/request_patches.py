@@ -4,6 +4,7 @@ from aiohttp import web
 
 from drahealth.fakes.cluster.api import Kind, Object
 from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_patch
+from drahealth.fakes.cluster.api_server.managed_fields import Writer
 from drahealth.fakes.cluster.api_server.merged_lists import merged_lists
 from drahealth.fakes.cluster.api_server.patches import APPLY, Change, check_patch_type, patch_change
 from drahealth.fakes.cluster.api_server.request_bodies import read_body
@@ -18,7 +19,7 @@ async def read_patch(request: web.Request, kind: Kind, *, status: bool, time: st
     body = await read_body(request)
     if request.content_type != APPLY:
         return patch_change(kind, request.content_type, body)
-    options = ApplyOptions(request.query.get("fieldManager", ""), status, time)
+    options = ApplyOptions(request.query.get("fieldManager", ""), status, time, force=wants_force(request))
     return lambda old: apply_patch(old, body, merged_lists(kind), options)
 
 
@@ -29,4 +30,16 @@ def is_apply(request: web.Request) -> bool:
 
 def empty_object(request: web.Request, kind: Kind) -> Object:
     """The object of the path without any field, to apply a patch to."""
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": dict(request.match_info)}
+    place = {key: request.match_info[key] for key in ("namespace", "name") if key in request.match_info}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": place}
+
+
+def wants_force(request: web.Request) -> bool:
+    """Whether an apply patch takes fields over from other managers."""
+    return request.query.get("force", "").lower() in ("true", "1")
+
+
+def writer_of(request: web.Request, time: str, *, status: bool = False) -> Writer:
+    """The manager of the fields that the request changes; by default, the name of the client. `time` as RFC 3339."""
+    name = request.query.get("fieldManager") or request.headers.get("User-Agent", "").partition("/")[0]
+    return Writer(name[:128] or "unknown", "status" if status else "", time)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, suppress
+from contextlib import AbstractContextManager, aclosing, suppress
 from datetime import datetime
 
 from aiohttp import web
@@ -28,7 +28,7 @@ from drahealth.fakes.cluster.api_server.request_bodies import (
     read_body,
 )
 from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
-from drahealth.fakes.cluster.api_server.request_patches import empty_object, is_apply, read_patch
+from drahealth.fakes.cluster.api_server.request_patches import empty_object, is_apply, read_patch, writer_of
 from drahealth.fakes.cluster.api_server.selected_changes import Matches
 from drahealth.fakes.cluster.api_server.served_kinds import SERVED
 from drahealth.fakes.cluster.api_server.server import ApiServer
@@ -36,6 +36,7 @@ from drahealth.fakes.cluster.api_server.versioned_server import VersionedServer
 
 _STATUS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
 _DISCOVERY = ("/version", "/api", "/apis", "/api/v1", "/apis/{group}", "/apis/{group}/{version}")
+"""The paths of discovery documents. The official client for Python asks for them with a slash at the end."""
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 
@@ -43,7 +44,7 @@ def application(server: ApiServer, checks: RequestChecks) -> web.Application:
     """The server's paths, which answer requests that pass the checks, while the application is served."""
     app = web.Application(middlewares=[_refusing, _checking(checks)], client_max_size=BODY_LIMIT)
     app[REJECTIONS] = RejectionLog()
-    for path in (*_DISCOVERY, ROOT, ROOT + "/{path:.+}"):
+    for path in (*_DISCOVERY, *(f"{path}/" for path in _DISCOVERY), ROOT, ROOT + "/{path:.+}"):
         app.router.add_get(path, _discovery(server))
     for path in ("/readyz", "/livez", "/healthz"):
         app.router.add_get(path, _health(server))
@@ -93,13 +94,13 @@ class _Resource:
     async def _create(self, request: web.Request) -> web.Response:
         fields = FieldValidation(request, self._kind)
         obj = fields.checked(await self._body(request))
-        with self._server.dry_run(wants_dry_run(request, "CreateOptions")):
+        with self._server.dry_run(wants_dry_run(request, "CreateOptions")), self._writing(request):
             return fields.response(await self._server.create(self._kind, obj), status=201)
 
     async def _replace(self, request: web.Request) -> web.Response:
         fields = FieldValidation(request, self._kind)
         obj = fields.checked(await self._body(request))
-        with self._server.dry_run(wants_dry_run(request, "UpdateOptions")):
+        with self._server.dry_run(wants_dry_run(request, "UpdateOptions")), self._writing(request):
             return fields.response(await self._server.replace(self._kind, obj))
 
     async def _replace_status(self, request: web.Request) -> web.Response:
@@ -111,7 +112,7 @@ class _Resource:
         fields = FieldValidation(request, self._kind)
         change = fields.change(await read_patch(request, self._kind, status=False, time=self._server.time()))
         name, namespace = request.match_info["name"], _namespace(request)
-        with self._server.dry_run(wants_dry_run(request, "PatchOptions")):
+        with self._server.dry_run(wants_dry_run(request, "PatchOptions")), self._writing(request):
             try:
                 return fields.response(await self._server.patch(self._kind, name, namespace, change))
             except ApiError as error:
@@ -123,8 +124,13 @@ class _Resource:
     async def _patch_status(self, request: web.Request) -> web.Response:
         change = await read_patch(request, self._kind, status=True, time=self._server.time())
         name, namespace = request.match_info["name"], _namespace(request)
-        with self._server.dry_run(wants_dry_run(request, "PatchOptions")):
+        with self._server.dry_run(wants_dry_run(request, "PatchOptions")), self._writing(request, status=True):
             return web.json_response(await self._server.patch(self._kind, name, namespace, change, status=True))
+
+    def _writing(self, request: web.Request, *, status: bool = False) -> AbstractContextManager[None]:
+        """The writes inside are those of the client; an apply patch has a record of its own."""
+        writer = None if is_apply(request) else writer_of(request, self._server.time(), status=status)
+        return self._server.writing(writer)
 
     async def _delete(self, request: web.Request) -> web.Response:
         options = delete_options(await read_body(request) if request.can_read_body else {}, request.query)
@@ -287,16 +293,15 @@ async def _kind_at(server: VersionedServer, request: web.Request) -> Kind:
 
 def _discovery(server: ApiServer) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def answer(request: web.Request) -> web.Response:
-        if request.path in ("/api", "/apis") and (version := aggregated_version(request.headers.get("Accept", ""))):
+        path = request.path.removesuffix("/")
+        if path in ("/api", "/apis") and (version := aggregated_version(request.headers.get("Accept", ""))):
             form = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
-            document = aggregated(server.kinds, request.path, version)
+            document = aggregated(server.kinds, path, version)
             return web.Response(body=json.dumps(document).encode(), headers={"Content-Type": form})
-        found = (
-            openapi_documents(server.kinds) if request.path.startswith(ROOT) else documents(server.kinds, request.host)
-        )
-        if request.path not in found:
+        found = openapi_documents(server.kinds) if path.startswith(ROOT) else documents(server.kinds, request.host)
+        if path not in found:
             raise refusals.no_such_resource()
-        return web.json_response(found[request.path])
+        return web.json_response(found[path])
 
     return answer
 

@@ -30,6 +30,7 @@ from drahealth.fakes.cluster.api_server.deletion import Deletion
 from drahealth.fakes.cluster.api_server.disruption_budgets import budget_status, check_eviction
 from drahealth.fakes.cluster.api_server.gates import KEP_RULES, FieldRules, HealthFields
 from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
+from drahealth.fakes.cluster.api_server.managed_fields import Writer, updated_entries
 from drahealth.fakes.cluster.api_server.merged_lists import merged_lists
 from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
 from drahealth.fakes.cluster.api_server.patches import STRATEGIC, Change, patch_change
@@ -69,6 +70,7 @@ class ApiServer:
         self._storage = Storage(files)
         self.kinds = KindRegistry()
         """The kinds that it serves."""
+        self._writer: Writer | None = None
         self._ready = asyncio.Event()
         self._ready.set()
         for name in ("default", "kube-system"):
@@ -104,6 +106,15 @@ class ApiServer:
         """The calls inside have no effect if it is wanted, but all of their results."""
         with self._storage.dry_run(wanted):
             yield
+
+    @contextmanager
+    def writing(self, writer: Writer | None) -> Iterator[None]:
+        """The calls inside record the writer in `managedFields`; without a writer, the record stays as it is."""
+        before, self._writer = self._writer, writer
+        try:
+            yield
+        finally:
+            self._writer = before
 
     # Calls of a client
 
@@ -306,6 +317,8 @@ class ApiServer:
     def _put(self, kind: Kind, new: Object) -> Object:
         """Stores the object; a write without a change is ignored, as in the real API server."""
         old = self._storage.get(kind, key_of(new))
+        if self._writer is not None:
+            new = self._recorded(kind, old, new, self._writer)
         if kind == CRDS:
             self._serve(old, new)
             new = {**new, "status": _established(new, self.time())}
@@ -316,6 +329,11 @@ class ApiServer:
         stored = self._storage.put(kind, new)
         self._update_budgets(kind, stored)
         return stored
+
+    def _recorded(self, kind: Kind, old: Object | None, new: Object, writer: Writer) -> Object:
+        entries = updated_entries(kind, old, new, merged_lists(kind), writer)
+        metadata = {key: value for key, value in new["metadata"].items() if key != "managedFields"}
+        return {**new, "metadata": {**metadata, "managedFields": entries} if entries else metadata}
 
     def _update_budgets(self, kind: Kind, changed: Object) -> None:
         """Does what the disruption controller does after a change: computes the status of each budget."""

@@ -9,6 +9,7 @@ from drahealth.fakes.cluster.api_server.delete_options import DeleteOptions
 from drahealth.fakes.cluster.api_server.deletion import Deletion
 from drahealth.fakes.cluster.api_server.field_types import typed
 from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
+from drahealth.fakes.cluster.api_server.managed_fields import Writer
 from drahealth.fakes.cluster.api_server.patches import Change
 from drahealth.fakes.cluster.api_server.printed_columns import Column, columns_of
 from drahealth.fakes.cluster.api_server.printer_paths import custom_columns
@@ -78,6 +79,9 @@ class VersionedServer:
         served = self._server.kinds[kind]
         deleted = await self._server.delete_with(served.stored, name, namespace, options)
         return replace(deleted, object=served.serve(deleted.object))
+
+    def writing(self, writer: Writer | None) -> AbstractContextManager[None]:
+        return self._server.writing(writer)
 
     async def evict(self, name: str, namespace: str, options: DeleteOptions) -> None:
         await self._server.evict(name, namespace, options)

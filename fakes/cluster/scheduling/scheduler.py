@@ -206,6 +206,8 @@ def _failed_scheduling(pod: Object, why: str, wall: float) -> Object:
 
 
 def _is_pending(pod: Object) -> bool:
+    if pod["spec"].get("schedulerName") not in (None, _COMPONENT):
+        return False  # another scheduler binds it
     return not pod["spec"].get("nodeName") and not is_terminal(pod) and "deletionTimestamp" not in pod["metadata"]
 
 

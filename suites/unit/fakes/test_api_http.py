@@ -115,7 +115,7 @@ async def test_one_document_can_have_all_kinds(web: Web) -> None:
 
 
 async def test_the_documents_of_a_group_and_of_the_core_name_the_server(web: Web) -> None:
-    core, group = [(await web.call("GET", path))[1] for path in ("/api", "/apis/policy")]
+    core, group = [(await web.call("GET", path))[1] for path in ("/api/", "/apis/policy")]
     assert web.http.url.endswith(core["serverAddressByClientCIDRs"][0]["serverAddress"])
     assert (group["kind"], group["preferredVersion"]["groupVersion"]) == ("APIGroup", "policy/v1")
 

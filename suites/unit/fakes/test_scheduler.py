@@ -386,3 +386,10 @@ async def test_health_reports_do_not_wake_it(cluster: Cluster) -> None:
         await asyncio.sleep(0)
     await settle()
     assert cluster.server.reads == reads
+
+
+async def test_a_pod_of_another_scheduler_is_left_alone(cluster: Cluster) -> None:
+    await cluster.server.create(PODS, pod("other", schedulerName="mine"))
+    await cluster.run(pod("ours", schedulerName="default-scheduler"))
+    found = await cluster.server.get(PODS, "other", "default")
+    assert (found["spec"].get("nodeName"), found["status"].get("conditions")) == (None, None)
