@@ -48,7 +48,7 @@ DEVICE_CLASSES = Kind("DeviceClass", "deviceclasses", "resource.k8s.io/v1", name
 """The kind DeviceClass."""
 SLICES = Kind("ResourceSlice", "resourceslices", "resource.k8s.io/v1", namespaced=False)
 """The kind ResourceSlice: the devices that drivers publish."""
-REPLICA_SETS = Kind("ReplicaSet", "replicasets", "apps/v1", namespaced=True)
+REPLICA_SETS = Kind("ReplicaSet", "replicasets", "apps/v1", namespaced=True, has_status=True)
 EVENTS = Kind("Event", "events", "v1", namespaced=True)
 """The kind Event (core/v1)."""
 

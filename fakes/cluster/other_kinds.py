@@ -86,7 +86,7 @@ OTHER_KINDS: tuple[Kind, ...] = (
 )
 """The kinds of Kubernetes that manifests of drivers have, besides those in `api.KINDS`."""
 
-_OWN_GROUPS = {kind.api_version.rpartition("/")[0] for kind in (*KINDS, *OTHER_KINDS)}
+_OWN_GROUPS = {kind.api_version.rpartition("/")[0] for kind in (*KINDS, *OTHER_KINDS)} | {"events.k8s.io"}
 
 
 def is_of_kubernetes(api_version: str) -> bool:

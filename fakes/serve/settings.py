@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from drahealth.fakes.cluster.api_server.strategies import is_name
+from drahealth.fakes.cluster.api_server.metadata_validation import is_name
 from drahealth.fakes.control.device_plugin import PluginOptions
 from drahealth.fakes.control.driver import DriverOptions, check_instance
 from drahealth.fakes.control.socket_path import default_path

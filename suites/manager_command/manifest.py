@@ -17,6 +17,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, PODS, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server import strategies
 from drahealth.fakes.cluster.api_server.field_types import unknown_fields
+from drahealth.fakes.cluster.api_server.metadata_validation import is_name
 from drahealth.fakes.program.error_wording import plain
 from drahealth.proto.quoting import one_line
 from drahealth.suites.manager_command.schema import SCHEMAS
@@ -106,6 +107,8 @@ def _manifest(document: Node, node_name: str) -> Manifest:
     obj |= {"metadata": metadata, "spec": obj.get("spec", {})}
     if kind == PODS:
         _check_node(document, obj, node_name)
+    if kind == NAMESPACES:
+        _check_namespace(document, kind, metadata)
     try:
         strategies.created(kind, obj, strategies.ServerFields("", ""))
     except ApiError as error:
@@ -125,7 +128,7 @@ def _check_fields(document: Node, kind: Kind, obj: Object) -> None:
 def _check_namespace(document: Node, kind: Kind, metadata: Object) -> None:
     key = "namespace" if kind.namespaced else "name"
     is_namespace = kind.namespaced or kind == NAMESPACES
-    if is_namespace and ("." in metadata[key] or not strategies.is_name(metadata[key])):
+    if is_namespace and ("." in metadata[key] or not is_name(metadata[key])):
         raise Malformed(f"invalid namespace {metadata[key]!r}", _line(document, ("metadata", key)))
 
 

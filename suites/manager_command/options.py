@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE, STATUS_GATE
-from drahealth.fakes.cluster.api_server.strategies import is_name
+from drahealth.fakes.cluster.api_server.metadata_validation import is_name
 from drahealth.manager.gates import Gates
 from drahealth.manager.profile import KEP, PROFILES, Profile
 from drahealth.proto.sockets import PATH_LIMIT

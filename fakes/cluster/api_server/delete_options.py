@@ -62,6 +62,8 @@ _TYPES: Mapping[str, tuple[type, str]] = {
 
 
 def _of_body(body: Object) -> Object:
+    if (kind := body.get("kind") or "DeleteOptions") != "DeleteOptions":
+        raise refusals.unregistered_kind(kind, body.get("apiVersion") or "v1")
     for name, (type_, words) in _TYPES.items():
         value = body.get(name)
         if value is not None and (not isinstance(value, type_) or (type_ is int and isinstance(value, bool))):

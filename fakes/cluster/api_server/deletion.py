@@ -76,8 +76,16 @@ def marked_for_deletion(kind: Kind, obj: Object, options: DeleteOptions, now: fl
         graceful, new = False, obj
     new = _with_finalizers(new, _collector_finalizers(obj["metadata"].get("finalizers") or [], options))
     if not graceful and new["metadata"].get("finalizers"):
-        new = _with_deadline(new if marked else _one_generation_later(new), now, 0)
+        new = _marked_now(new, now)
     return Deletion(new, removed=is_due(new) or not (graceful or new["metadata"].get("finalizers")))
+
+
+def _marked_now(obj: Object, now: float) -> Object:
+    """The object with a deadline that has passed; an earlier one stays."""
+    mark = obj["metadata"].get("deletionTimestamp")
+    if mark is None:
+        return _with_deadline(_one_generation_later(obj), now, 0)
+    return _with_deadline(obj, min(now, datetime.fromisoformat(mark).timestamp()), 0)
 
 
 def _terminating(namespace: Object, options: DeleteOptions, now: float) -> Deletion:

@@ -1,6 +1,6 @@
 """Objects with checked types, as the decoder of a real API server makes them, by the messages of their kind.
 
-The code behind the API server can rely on them. Fields that a message does not have stay as they are.
+The code behind the API server can rely on them. Fields that a message does not have are dropped.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,7 +49,10 @@ _NAMES = {
 
 
 def typed(kind: Kind, obj: Object) -> Object:
-    """A copy of the object without null. Raises `ApiError` 400, naming the first field with a wrong type."""
+    """A copy of the object without null, empty lists and unknown fields.
+
+    Raises `ApiError` 400, naming the first field with a wrong type.
+    """
     return _object("", obj, MESSAGES[kind.api_version, kind.kind])
 
 
@@ -91,9 +94,25 @@ def _object(path: str, obj: Object, message: Descriptor) -> Object:
     result: Object = {}
     for name, value in obj.items():
         field = fields.get(name)
-        if value is not None:
-            result[name] = _value(f"{path}.{name}" if path else name, value, field) if field else value
+        if value is None or (field is None and name not in _KEPT):
+            continue
+        typed_value = _value(f"{path}.{name}" if path else name, value, field) if field else value
+        if not _is_omitted(typed_value, field):
+            result[name] = typed_value
     return result
+
+
+_KEPT = ("apiVersion", "kind", FIELD)
+"""The fields that are kept although a message does not have them."""
+
+
+def _is_omitted(value: Any, field: FieldDescriptor | None) -> bool:
+    """Whether Kubernetes leaves out the field: an empty list or map, unless it must be there."""
+    is_plural = field is not None and (is_map(field) or field.default_value == [])
+    return is_plural and value in ([], {}) and field is not None and field.name not in _REQUIRED_LISTS
+
+
+_REQUIRED_LISTS = ("containers", "resourceAttributes", "nodeSelectorTerms")
 
 
 @cache

@@ -1,6 +1,7 @@
 """Parses JSON from clients: strict, and with a limit of its depth, because later code is recursive."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 DEPTH_LIMIT = 100
@@ -16,6 +17,29 @@ def parse_json(data: bytes) -> Any:
     if not _is_flat(value, DEPTH_LIMIT):
         raise ValueError(_TOO_DEEP)
     return value
+
+
+def duplicate_fields(data: bytes) -> list[str]:
+    """The paths of fields that occur twice in an object of this JSON text, which `parse_json` accepts."""
+    return list(_duplicates("", json.loads(data, object_pairs_hook=_Pairs)))
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The fields of an object in JSON, with those that occur twice."""
+
+
+def _duplicates(path: str, value: Any) -> Iterator[str]:
+    if isinstance(value, _Pairs):
+        seen = set[str]()
+        for key, item in value:
+            at = f"{path}.{key}" if path else key
+            if key in seen:
+                yield at
+            seen.add(key)
+            yield from _duplicates(at, item)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _duplicates(f"{path}[{index}]", item)
 
 
 _TOO_DEEP = f"nested too deep: the limit is {DEPTH_LIMIT} objects and lists"

@@ -86,7 +86,9 @@ _BY_KIND: Mapping[str, Lists] = {
     },
 }
 
-ATOMIC = frozenset({"spec.nodeSelector", "status.allocation.nodeSelector", "status.devices.data", "involvedObject"})
+ATOMIC = frozenset(
+    {"spec.selector", "spec.nodeSelector", "status.allocation.nodeSelector", "status.devices.data", "involvedObject"}
+)
 """The objects that an apply patch replaces as a whole."""
 
 

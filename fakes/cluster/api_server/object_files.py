@@ -12,6 +12,7 @@ from typing import Any
 
 from drahealth.fakes.cluster.api import ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals, strategies
+from drahealth.fakes.cluster.api_server.metadata_validation import is_name
 from drahealth.fakes.program.atomic import replace_file
 
 _NO_NAMESPACE = "_"
@@ -78,7 +79,7 @@ def _check(kind: Kind, obj: Any) -> None:
     name, namespace = metadata["name"], metadata.get("namespace")
     fresh = {key: value for key, value in metadata.items() if key != "resourceVersion"}
     strategies.created(kind, {**obj, "metadata": fresh}, strategies.ServerFields("", ""))
-    if not strategies.is_name(name) or bool(namespace) != kind.namespaced:
+    if not is_name(name) or bool(namespace) != kind.namespaced:
         raise ValueError("invalid metadata.name or metadata.namespace")
     texts = [metadata["uid"], metadata["creationTimestamp"], metadata["resourceVersion"], namespace or ""]
     if not all(isinstance(text, str) for text in texts) or not metadata["resourceVersion"].isdecimal():

@@ -1,6 +1,6 @@
 """Patches of objects: their content types, and the change that each asks for. Pure functions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from drahealth.fakes.cluster.api import Kind, Object
@@ -12,20 +12,32 @@ APPLY = "application/apply-patch+yaml"
 """The content type of apply patches (module `apply_patches`)."""
 STRATEGIC = "application/strategic-merge-patch+json"
 """The content type of strategic merge patches."""
+JSON_PATCH = "application/json-patch+json"
+"""The content type of JSON patches."""
 
 Change = Callable[[Object], Object]
 """From a stored object, which stays as it is, to the wanted one."""
 
 
 def check_patch_type(media_type: str) -> None:
-    """Raises `ApiError` 415 for an unsupported content type, such as that of JSON patches."""
-    if media_type not in (*_TYPES, APPLY):
-        raise refusals.unsupported_patch(media_type, (*_TYPES, APPLY))
+    """Raises `ApiError` 415 for a content type that is not that of a patch."""
+    if media_type not in (*_TYPES, APPLY, JSON_PATCH):
+        raise refusals.unsupported_patch()
 
 
 def patch_change(kind: Kind, media_type: str, patch: Object) -> Change:
     """The change of a merge patch or a strategic merge patch."""
     return lambda old: _TYPES[media_type](old, patch, merged_lists(kind))
+
+
+def read_operations(patch: Any) -> Sequence[Any]:
+    """The operations of a JSON patch. Raises `ApiError` 400 if it is none."""
+    if not isinstance(patch, list):
+        what = "object" if isinstance(patch, dict) else type(patch).__name__
+        raise refusals.bad_request(
+            f"error decoding patch: json: cannot unmarshal {what} into Go value of type []handlers.jsonPatchOp"
+        )
+    return patch
 
 
 def merge_patch(target: Any, patch: Any) -> Any:

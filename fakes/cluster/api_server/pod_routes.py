@@ -4,6 +4,7 @@ from aiohttp import web
 
 from drahealth.fakes.cluster.api import PODS, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.answers import json_answer
 from drahealth.fakes.cluster.api_server.delete_options import delete_options
 from drahealth.fakes.cluster.api_server.field_types import typed
 from drahealth.fakes.cluster.api_server.field_validation import wants_dry_run
@@ -25,7 +26,7 @@ def pod_routes(server: VersionedServer) -> list[web.RouteDef]:
             raise refusals.invalid(BINDINGS, _name(request, binding), [refusals.required_value("target.name")])
         with server.dry_run(wants_dry_run(request, "CreateOptions")):
             await server.bind(_name(request, binding), request.match_info["namespace"], target["name"])
-        return web.json_response(_DONE, status=201)
+        return json_answer(_DONE, status=201)
 
     async def evict(request: web.Request) -> web.Response:
         eviction = await _body(request, EVICTIONS)
@@ -35,7 +36,7 @@ def pod_routes(server: VersionedServer) -> list[web.RouteDef]:
             raise refusals.bad_request("name in URL does not match name in Eviction object")
         with server.dry_run(options.dry_run or wants_dry_run(request, "CreateOptions")):
             await server.evict(name, request.match_info["namespace"], options)
-        return web.json_response(_DONE, status=201)
+        return json_answer(_DONE, status=201)
 
     pod = PODS.path("{namespace}", "{name}")
     return [
@@ -50,7 +51,7 @@ def review_routes(server: VersionedServer) -> list[web.RouteDef]:
 
     def answer(kind: Kind) -> web.RouteDef:
         async def review(request: web.Request) -> web.Response:
-            return web.json_response(reviewed(kind, await _body(request, kind), server.time()), status=201)
+            return json_answer(reviewed(kind, await _body(request, kind), server.time()), status=201)
 
         return web.post(kind.path(), review)
 

@@ -92,7 +92,7 @@ def not_found(kind: Kind, name: str) -> ApiError:
 
 def no_such_resource() -> ApiError:
     """The error for a path that is not served."""
-    return ApiError(404, "NotFound", "the server could not find the requested resource")
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def unknown_kind(api_version: str, kind: str, hint: str) -> ApiError:
@@ -122,6 +122,49 @@ def _conflict(what: str, group: str, name: str, why: str) -> ApiError:
 def apply_conflict(text: str, causes: list[Object]) -> ApiError:
     """The error for an apply patch that changes fields of other managers."""
     return ApiError(409, "Conflict", f"Apply failed with {text}", {"causes": causes})
+
+
+def other_name(name: str, wanted: str) -> ApiError:
+    """The error for an object whose name is not that of the path."""
+    if not name:
+        return bad_request(f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided")
+    return bad_request(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
+
+
+def other_namespace() -> ApiError:
+    return bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def wrong_revision(revision: str) -> ApiError:
+    """The error for a list at a revision that is not a number."""
+    return bad_request(f"invalid resource version: {_not_a_number(revision)}")
+
+
+def wrong_watch_revision(revision: str) -> ApiError:
+    """The error for a watch from a revision that is not a number, which Kubernetes reports as a server error."""
+    return ApiError(500, "InternalServerError", _not_a_number(revision))
+
+
+def _not_a_number(revision: str) -> str:
+    return f'resourceVersion: Invalid value: "{revision}": strconv.ParseUint: parsing "{revision}": invalid syntax'
+
+
+def other_object(kind: Kind, obj: Object, uid: str) -> ApiError:
+    """The error for an update of an object that has another UID."""
+    metadata = obj["metadata"]
+    folder = {"nodes": "minions"}.get(kind.plural, kind.plural)
+    key = "/".join(part for part in ("/registry", folder, metadata.get("namespace"), metadata["name"]) if part)
+    why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}"
+    what = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+    return conflict(kind, metadata["name"], what)
+
+
+def unconditional(kind: Kind, name: str) -> ApiError:
+    """The error for an update without a revision of a kind that needs it."""
+    error = FieldError(
+        "metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0: must be specified for an update"
+    )
+    return _invalid(kind.plural, group_of(kind), name, [error])
 
 
 def stale(kind: Kind, name: str) -> ApiError:
@@ -154,12 +197,32 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
-def unknown_fields(kind: Kind, paths: Sequence[str]) -> ApiError:
-    """400 for fields that the kind does not have, in a request with strict validation."""
+def strict_decoding(kind: Kind, problems: Sequence[str]) -> ApiError:
+    """400 for an object with unknown or duplicate fields, in a request with strict validation."""
     version = kind.api_version.rpartition("/")[2]
-    listed = ", ".join(f'unknown field "{path}"' for path in paths)
     what = f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}'
-    return bad_request(f"{what}: strict decoding error: {listed}")
+    return bad_request(f"{what}: strict decoding error: {', '.join(problems)}")
+
+
+def strict_patch(patched: Object, problems: Sequence[str]) -> ApiError:
+    """422 for a patch whose result has such fields."""
+    text = json.dumps(patched, ensure_ascii=False, separators=(",", ":"))
+    return _invalid("", "", "", [invalid_value("patch", text, f"strict decoding error: {', '.join(problems)}")])
+
+
+def unregistered_kind(kind: str, api_version: str) -> ApiError:
+    """400 for an object of a kind that is not the expected one."""
+    return bad_request(f'no kind "{kind}" is registered for version "{api_version}" in scheme "{_SCHEME}"')
+
+
+def other_kind(wanted: Kind, kind: str, api_version: str) -> ApiError:
+    """400 for an object of another kind than that of the path."""
+    version, why = wanted.api_version.rpartition("/")[2], unregistered_kind(kind, api_version).message
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {wanted.kind}: {why}')
+
+
+_SCHEME = "pkg/runtime/scheme.go:111"
+"""The place in Kubernetes 1.37 that its errors name."""
 
 
 def unauthorized() -> ApiError:
@@ -171,15 +234,48 @@ def foreign(what: str, value: str) -> ApiError:
     return ApiError(403, "Forbidden", f"{what} {value!r:.100} is not of this server; use the URL in the kubeconfig")
 
 
-def unsupported_media_type(media_type: str) -> ApiError:
-    message = f"the body of the request was in an unknown format: {media_type!r:.100}; use application/json"
+def unsupported_media_type() -> ApiError:
+    types = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    message = f"the body of the request was in an unknown format - accepted media types include: {types}"
     return ApiError(415, "UnsupportedMediaType", message)
 
 
-def not_acceptable(supported: Iterable[str]) -> ApiError:
-    """The error for a header Accept with unknown media types only."""
-    message = f"only the following media types are accepted: {', '.join(supported)}"
-    return ApiError(406, "NotAcceptable", message)
+def not_acceptable() -> ApiError:
+    """The error for an answer in a form that the server does not have."""
+    types = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    message = f"406: Not Acceptable\n\nAvailable representations: {types}"
+    return ApiError(406, "NotAcceptable", message, {})
+
+
+def method_not_allowed() -> ApiError:
+    message = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", message, {})
+
+
+def failed_patch() -> ApiError:
+    """The error for a JSON patch with an operation that cannot be done."""
+    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
+
+
+def too_new(revision: int, current: int) -> ApiError:
+    """The error for a revision that the server does not have yet."""
+    details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+    message = f"Timeout: Too large resource version: {revision}, current: {current}"
+    return ApiError(504, "Timeout", message, {**details, "retryAfterSeconds": 1})
+
+
+def expired_page(revision: int) -> ApiError:
+    """The error for a list, or a page of it, at a revision that is no longer in the history."""
+    message = f"The provided continue parameter is too old to display a consistent list result: {revision}"
+    return ApiError(410, "Expired", message)
+
+
+def wrong_patch(patch: object) -> ApiError:
+    """The error for a patch that is not an object."""
+    what = {list: "array", str: "string", bool: "bool", type(None): "null"}.get(type(patch), "number")
+    return bad_request(
+        f"error decoding patch: json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
+    )
 
 
 def too_large(limit: int) -> ApiError:
@@ -193,15 +289,14 @@ def unsupported_kind(api_version: str, kind: str) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", f"{what}: use a real API server for it")
 
 
-def unsupported_patch(media_type: str, supported: Iterable[str]) -> ApiError:
-    message = f"the body of the request was in an unknown format: {media_type!r:.100}; use {', '.join(supported)}"
-    return ApiError(415, "UnsupportedMediaType", message)
+def unsupported_patch() -> ApiError:
+    """The error for a content type that is not that of a patch."""
+    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def no_field_manager() -> ApiError:
     """The error for an apply patch without the query parameter `fieldManager`."""
-    message = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
-    return ApiError(422, "Invalid", message)
+    return invalid_options("PatchOptions", [required_value("fieldManager", "is required for apply patch")])
 
 
 def duplicate_entries(path: str, keys: str) -> ApiError:

@@ -56,7 +56,7 @@ def requested_form(accept: str, include: str) -> Form:
         is_known = form.kind in _KINDS and parameters.get("g") == _META and form.version in _VERSIONS
         if media_type in _MEDIA_TYPES and (is_known or "as" not in parameters):
             return form
-    raise refusals.not_acceptable(_MEDIA_TYPES[:3])
+    raise refusals.not_acceptable()
 
 
 def _media_range(text: str) -> tuple[str, dict[str, str]]:

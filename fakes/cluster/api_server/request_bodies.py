@@ -18,18 +18,32 @@ REJECTIONS = web.AppKey("rejections", RejectionLog)
 """The log of a server's rejected requests."""
 
 
-async def read_body(request: web.Request) -> Object:
-    """The object in the body. Raises `ApiError` 400, 413 for a large body, 415 for an unknown kind in protobuf."""
-    try:
-        body = await request.read()
-    except web.HTTPRequestEntityTooLarge:
-        raise refusals.too_large(BODY_LIMIT) from None
-    except web.RequestPayloadError as error:
-        raise refusals.bad_request(f"the body cannot be read: {error}") from None
+async def read_body(request: web.Request, *, optional: bool = False) -> Object:
+    """The object in the body. Raises `ApiError` 400, 413 for a large body, 415 for an unknown kind in protobuf.
+
+    An empty body is an error, unless it is `optional`.
+    """
+    body = await _read(request)
+    if optional and not body:
+        return {}
     obj = _from_protobuf(body, request) if request.content_type == PROTOBUF else _from_json(body)
     if not isinstance(obj, dict):
         raise refusals.bad_request(f"the body must be an object, got {type(obj).__name__}")
     return obj
+
+
+async def read_json(request: web.Request) -> Any:
+    """The JSON value in the body. Raises `ApiError` as `read_body`."""
+    return _from_json(await _read(request))
+
+
+async def _read(request: web.Request) -> bytes:
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise refusals.too_large(BODY_LIMIT) from None
+    except web.RequestPayloadError as error:
+        raise refusals.bad_request(f"the body cannot be read: {error}") from None
 
 
 async def not_served(request: web.Request) -> ApiError:

@@ -45,4 +45,4 @@ class RequestChecks:
         if has_body:
             media_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
             if media_type and media_type not in MEDIA_TYPES:
-                raise refusals.unsupported_media_type(media_type)
+                raise refusals.unsupported_media_type()

@@ -3,11 +3,20 @@
 from aiohttp import web
 
 from drahealth.fakes.cluster.api import Kind, Object
+from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_patch
+from drahealth.fakes.cluster.api_server.json_patch import json_patch
 from drahealth.fakes.cluster.api_server.managed_fields import Writer
 from drahealth.fakes.cluster.api_server.merged_lists import merged_lists
-from drahealth.fakes.cluster.api_server.patches import APPLY, Change, check_patch_type, patch_change
-from drahealth.fakes.cluster.api_server.request_bodies import read_body
+from drahealth.fakes.cluster.api_server.patches import (
+    APPLY,
+    JSON_PATCH,
+    Change,
+    check_patch_type,
+    patch_change,
+    read_operations,
+)
+from drahealth.fakes.cluster.api_server.request_bodies import read_json
 
 
 async def read_patch(request: web.Request, kind: Kind, *, status: bool, time: str) -> Change:
@@ -16,7 +25,12 @@ async def read_patch(request: web.Request, kind: Kind, *, status: bool, time: st
     Raises `ApiError` 415 for an unsupported type of patch, and as `read_body`. Apply patches must be JSON.
     """
     check_patch_type(request.content_type)
-    body = await read_body(request)
+    if request.content_type == JSON_PATCH:
+        operations = read_operations(await read_json(request))
+        return lambda old: json_patch(old, operations)
+    body = await read_json(request)
+    if not isinstance(body, dict):
+        raise refusals.wrong_patch(body)
     if request.content_type != APPLY:
         return patch_change(kind, request.content_type, body)
     options = ApplyOptions(request.query.get("fieldManager", ""), status, time, force=wants_force(request))

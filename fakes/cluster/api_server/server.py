@@ -30,9 +30,11 @@ from drahealth.fakes.cluster.api_server.deletion import Deletion
 from drahealth.fakes.cluster.api_server.disruption_budgets import budget_status, check_eviction
 from drahealth.fakes.cluster.api_server.gates import KEP_RULES, FieldRules, HealthFields
 from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
+from drahealth.fakes.cluster.api_server.list_options import ListOptions
 from drahealth.fakes.cluster.api_server.managed_fields import Writer, updated_entries
 from drahealth.fakes.cluster.api_server.merged_lists import merged_lists
 from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
+from drahealth.fakes.cluster.api_server.pages import Page, Selector, page_of
 from drahealth.fakes.cluster.api_server.patches import STRATEGIC, Change, patch_change
 from drahealth.fakes.cluster.api_server.pod_validation import validate_status
 from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything, selected
@@ -157,6 +159,20 @@ class ApiServer:
         objects = [self._served(kind, obj) for obj in self._storage.objects(kind, namespace) if matches(obj)]
         return Snapshot(objects, str(self._storage.revision))
 
+    async def page(self, kind: Kind, namespace: str | None, matches: Selector, options: ListOptions) -> Page:
+        """A page of a list. 410 Expired for an old revision that is no longer known, 504 for one of the future."""
+        self._check_ready()
+        if options.revision and not options.revision.isdecimal():
+            raise refusals.wrong_revision(options.revision)
+        revision = options.start.revision if options.start else int(options.revision or 0)
+        if revision > self._storage.revision:
+            raise refusals.too_new(revision, self._storage.revision)
+        if options.start is None and not options.exact:
+            revision = self._storage.revision
+        objects = self._storage.objects_at(kind, namespace, revision)
+        found = page_of(objects, revision, options.start, options.limit, matches)
+        return replace(found, objects=[self._served(kind, obj) for obj in found.objects])
+
     async def replace(self, kind: Kind, obj: Object) -> Object:
         """Stores spec and metadata; the status stays. An object that loses its last finalizer is deleted if it is
         marked for deletion.
@@ -170,7 +186,7 @@ class ApiServer:
         if not kind.has_status:
             raise refusals.no_such_resource()
         old, new = self._precondition(kind, obj)
-        asked = strategies.status_updated(new, old)
+        asked = strategies.status_updated(kind, new, old)
         new = self._gated(kind, asked, old)
         if kind == PODS:
             self._check_pod_status(new, changed=asked.get("status") != self._fields.served(old).get("status"))
@@ -184,9 +200,10 @@ class ApiServer:
         old = self._stored(kind, name, namespace)
         new = change(copied(old))
         strategies.check_shape(kind, new)
-        for key in ("name", "namespace"):
-            if new["metadata"].get(key) != old["metadata"].get(key):
-                raise refusals.bad_request(f"a patch must not change metadata.{key} of {kind.kind} {name}")
+        if new["metadata"].get("name") != name:
+            raise refusals.other_name(str(new["metadata"].get("name") or ""), name)
+        if new["metadata"].get("namespace") != old["metadata"].get("namespace"):
+            raise refusals.other_namespace()
         return await (self.replace_status(kind, new) if status else self.replace(kind, new))
 
     async def patch_status(self, kind: Kind, name: str, namespace: str, patch: Object) -> Object:
@@ -303,9 +320,12 @@ class ApiServer:
         strategies.check_shape(kind, obj)
         metadata = obj["metadata"]
         old = self._stored(kind, metadata.get("name", ""), strategies.namespace_of(kind, obj))
-        for key in ("uid", "resourceVersion"):
-            if metadata.get(key) not in (None, "", old["metadata"][key]):
-                raise refusals.stale(kind, metadata["name"])
+        if metadata.get("uid") not in (None, "", old["metadata"]["uid"]):
+            raise refusals.other_object(kind, old, str(metadata["uid"]))
+        if not metadata.get("resourceVersion") and strategies.needs_revision(kind):
+            raise refusals.unconditional(kind, metadata["name"])
+        if metadata.get("resourceVersion") not in (None, "", old["metadata"]["resourceVersion"]):
+            raise refusals.stale(kind, metadata["name"])
         return old, copied(obj)
 
     def _gated(self, kind: Kind, new: Object, old: Object | None) -> Object:
@@ -377,7 +397,7 @@ class ApiServer:
         if kind == NAMESPACES:
             self._empty(new["metadata"]["name"])
         elif deleted.removed:
-            self._remove(kind, new)
+            new = self._remove(kind, new)
         else:
             self._collect(kind, new)
         return replace(deleted, object=new)
@@ -403,8 +423,9 @@ class ApiServer:
         objects = [(kind, obj) for kind in kinds for obj in self._storage.objects(kind, namespace)]
         return [(kind, obj) for kind, obj in objects if collection.is_owned(obj, owner)]
 
-    def _remove(self, kind: Kind, obj: Object) -> None:
-        self._storage.remove(kind, obj)
+    def _remove(self, kind: Kind, obj: Object) -> Object:
+        """The last state of the removed object."""
+        last = self._storage.remove(kind, obj)
         self._update_budgets(kind, obj)
         self._finish(obj["metadata"].get("namespace"))
         for reference in obj["metadata"].get("ownerReferences") or ():
@@ -412,6 +433,7 @@ class ApiServer:
                 self._collect(*found)
         if kind == CRDS:
             self._remove_kinds(custom_kinds(obj))
+        return last
 
     def _owner(self, reference: Object, dependent: Object) -> tuple[Kind, Object] | None:
         """The owner of a removed object, if it waits for its dependents."""

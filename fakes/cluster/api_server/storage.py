@@ -110,6 +110,22 @@ class Storage:
         """All objects of the kind in the order of their keys."""
         return [obj for key, obj in sorted(self._objects[kind].items()) if namespace in (None, key[0])]
 
+    def objects_at(self, kind: Kind, namespace: str | None, revision: int) -> list[Object]:
+        """All objects of the kind as they were at this revision. Raises `ApiError` 410 if it is too old."""
+        if revision < self._oldest() - 1:
+            raise refusals.expired_page(revision)
+        objects = dict(self._objects[kind])
+        for change in takewhile(lambda change: change.revision > revision, reversed(self._history)):
+            if change.kind == kind and change.before is None:
+                objects.pop(key_of(change.object), None)
+            elif change.kind == kind and change.before is not None:
+                objects[key_of(change.object)] = change.before
+        return [obj for key, obj in sorted(objects.items()) if namespace in (None, key[0])]
+
+    def _oldest(self) -> int:
+        """The revision of the oldest known change."""
+        return self._history[0].revision if self._history else self.revision + 1
+
     def put(self, kind: Kind, obj: Object) -> Object:
         """Stores the object with the next revision, notifies the watchers, and returns the stored object."""
         before = self._objects[kind].get(key_of(obj))
@@ -122,15 +138,16 @@ class Storage:
         self._notify(Change(self.revision, kind, "MODIFIED" if before else "ADDED", stored, before))
         return stored
 
-    def remove(self, kind: Kind, obj: Object) -> None:
-        """Removes the object and sends its last state to the watchers, with the next revision."""
+    def remove(self, kind: Kind, obj: Object) -> Object:
+        """Removes the object and sends its last state to the watchers, with the next revision. Returns this state."""
         if self.is_dry_run:
-            return
+            return obj
         if self._files:
             self._files.remove(kind, obj)
         before = self._objects[kind].pop(key_of(obj))
         last = self._stamped(obj)
         self._notify(Change(self.revision, kind, "DELETED", last, before))
+        return last
 
     @contextmanager
     def watching(self, kind: Kind, namespace: str | None, since: int | None) -> Iterator[Changes]:
@@ -159,7 +176,7 @@ class Storage:
         return [Change(self.revision, kind, "ADDED", obj) for obj in self.objects(kind)]
 
     def _changes_since(self, kind: Kind, since: int) -> list[Change]:
-        oldest = self._history[0].revision if self._history else self.revision + 1
+        oldest = self._oldest()
         if since < oldest - 1:
             raise refusals.expired(since, oldest)
         # Most watches continue close to the end of a long history.

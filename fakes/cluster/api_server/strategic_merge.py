@@ -27,7 +27,7 @@ def strategic_merge(target: Object, patch: Object, lists: Lists, path: str = "")
     for name, value in fields.items():
         merged = _merged(new.get(name), value, lists, f"{path}.{name}" if path else name)
         new = {key: there for key, there in new.items() if key != name} if merged is None else {**new, name: merged}
-    return _arranged(new, patch, lists, path)
+    return _arranged(new, patch, target, lists, path)
 
 
 def _merged(old: Any, value: Any, lists: Lists, path: str) -> Any:
@@ -38,8 +38,10 @@ def _merged(old: Any, value: Any, lists: Lists, path: str) -> Any:
     if isinstance(value, list) and found and found.strategic:
         there = old if isinstance(old, list) else []
         if not found.keys:
-            return [*there, *(one for one in value if one not in there)]
-        return _merged_elements(there, value, found.keys[0], lists, path)
+            merged = [*there, *(one for one in value if one not in there)]
+            return _ordered(merged, value, there, "")
+        merged = _merged_elements(there, value, found.keys[0], lists, path)
+        return _ordered(merged, value, there, found.keys[0])
     return value
 
 
@@ -61,7 +63,7 @@ def _merged_elements(old: list[Any], patch: list[Any], key: str, lists: Lists, p
     return elements
 
 
-def _arranged(new: Object, patch: Object, lists: Lists, path: str) -> Object:
+def _arranged(new: Object, patch: Object, before: Object, lists: Lists, path: str) -> Object:
     """The object after the directives that name a list beside them."""
     for directive, value in patch.items():
         for prefix in (_DELETE_VALUES, _ORDER):
@@ -73,16 +75,27 @@ def _arranged(new: Object, patch: Object, lists: Lists, path: str) -> Object:
             else:
                 found = lists.get(f"{path}.{name}" if path else name)
                 order = _listed(directive, value)
-                new = {**new, name: _ordered(new[name], order, found.keys[0] if found and found.keys else "")}
+                key = found.keys[0] if found and found.keys else ""
+                new = {**new, name: _ordered(new[name], order, before.get(name) or [], key)}
     return new
 
 
-def _ordered(elements: list[Any], order: list[Any], key: str) -> list[Any]:
-    """The elements that `order` names, in its order, and then the others."""
-    wanted = [_value(element, key) for element in order]
-    named = [one for one in elements if _value(one, key) in wanted]
+def _ordered(elements: list[Any], order: list[Any], before: list[Any], key: str) -> list[Any]:
+    """The elements in the order of the patch; others stay in front of those that they were in front of.
+
+    Source: `normalizeElementOrder` and `mergeSortedSlice`.
+    """
+    wanted, old = [_value(element, key) for element in order], [_value(element, key) for element in before]
+    named = sorted(
+        (one for one in elements if _value(one, key) in wanted), key=lambda one: wanted.index(_value(one, key))
+    )
     others = [one for one in elements if _value(one, key) not in wanted]
-    return [*sorted(named, key=lambda one: wanted.index(_value(one, key))), *others]
+    result: list[Any] = []
+    while named and others:
+        places = [old.index(value) if (value := _value(one, key)) in old else -1 for one in (others[0], named[0])]
+        is_before = -1 not in places and places[0] < places[1]
+        result.append(others.pop(0) if is_before else named.pop(0))
+    return [*result, *named, *others]
 
 
 def _without_nulls(new: Any, lists: Lists, path: str) -> Any:

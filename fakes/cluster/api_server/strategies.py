@@ -4,9 +4,7 @@ As in Kubernetes each kind has a strategy: the fields that a create sets, the fi
 whether the kind has a status.
 """
 
-import base64
 import random
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,20 +21,42 @@ from drahealth.fakes.cluster.api import (
     Object,
 )
 from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.defaults import qos_class, with_defaults
+from drahealth.fakes.cluster.api_server.metadata_validation import metadata_errors, new_finalizer_errors
+from drahealth.fakes.cluster.api_server.refusals import FieldError
 from drahealth.fakes.cluster.api_server.spec_validation import validate_spec
+from drahealth.fakes.cluster.other_kinds import CRDS, is_of_kubernetes
 
 WITH_GENERATION = frozenset({PODS, DEVICE_CLASSES, SLICES, REPLICA_SETS})
 """Kinds of `api.KINDS` with `metadata.generation`, which counts changes of the spec. All other kinds have it, too."""
 
-_FIRST_STATUS: dict[Kind, Object] = {PODS: {"phase": "Pending"}, CLAIMS: {}, NAMESPACES: {"phase": "Active"}}
+_FIRST_STATUS: dict[Kind, Object] = {
+    PODS: {"phase": "Pending"},
+    CLAIMS: {},
+    NAMESPACES: {"phase": "Active"},
+    REPLICA_SETS: {},
+}
 _SERVER_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_NAME_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-    "and end with an alphanumeric character"
-)
 _MUTABLE_IN_PODS = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds")
+
+
+_CREATED_BY_UPDATE = frozenset(
+    {
+        *("ClusterRole", "ClusterRoleBinding", "Endpoints", "Event", "Lease", "LimitRange", "Role", "RoleBinding"),
+        *("RuntimeClass", "Service"),
+    }
+)
+"""Source: `AllowCreateOnUpdate` of the strategies in k8s.io/kubernetes, `pkg/registry`."""
+
+_UPDATED_BY_REVISION = frozenset(
+    {
+        *("CSIDriver", "CSINode", "CSIStorageCapacity", "Lease", "MutatingWebhookConfiguration"),
+        *("PodDisruptionBudget", "RuntimeClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+        *("ValidatingWebhookConfiguration", "VolumeAttachment"),
+    }
+)
+"""Source: `AllowUnconditionalUpdate` of the strategies in k8s.io/kubernetes, `pkg/registry`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +67,16 @@ class ServerFields:
     time: str
 
 
+def is_created_by_update(kind: Kind) -> bool:
+    """Whether an update of an object that does not exist creates it."""
+    return kind.kind in _CREATED_BY_UPDATE
+
+
+def needs_revision(kind: Kind) -> bool:
+    """Whether an update needs a resourceVersion."""
+    return kind.kind in _UPDATED_BY_REVISION or not is_of_kubernetes(kind.api_version) or kind == CRDS
+
+
 def created(kind: Kind, obj: Object, server_fields: ServerFields) -> Object:
     """The object as first stored. `ApiError` 400 or 422 for an incomplete object."""
     check_shape(kind, obj)
@@ -55,20 +85,25 @@ def created(kind: Kind, obj: Object, server_fields: ServerFields) -> Object:
     metadata = {key: value for key, value in obj["metadata"].items() if key not in (*_SERVER_FIELDS, "resourceVersion")}
     validate_spec(kind, obj)
     metadata |= {"name": _name(kind, metadata), "uid": server_fields.uid, "creationTimestamp": server_fields.time}
+    metadata = _checked_metadata(kind, metadata, [])
     if kind in WITH_GENERATION or (kind not in KINDS and "spec" in obj):
         metadata["generation"] = 1
     new = {**obj, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+    if kind == NAMESPACES:
+        new = _with_namespace_fields(new)
     if kind in _FIRST_STATUS:
         new["status"] = _FIRST_STATUS[kind]
     elif kind.has_status and kind != NODES:
         new.pop("status", None)
-    return _with_defaults(kind, new)
+    new = _with_defaults(kind, new)
+    return {**new, "status": {**new["status"], "qosClass": qos_class(new["spec"])}} if kind == PODS else new
 
 
 def updated(kind: Kind, obj: Object, old: Object) -> Object:
     """`old` with the spec and metadata of `obj`; server fields stay, and the generation counts changes of the spec."""
     validate_spec(kind, obj)
     metadata = {**obj["metadata"], **{key: old["metadata"][key] for key in _SERVER_FIELDS if key in old["metadata"]}}
+    metadata = _checked_metadata(kind, metadata, new_finalizer_errors(metadata, old["metadata"]))
     new = {**obj, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
     if kind.has_status:
         new["status"] = old.get("status", {})
@@ -79,19 +114,30 @@ def updated(kind: Kind, obj: Object, old: Object) -> Object:
     return new
 
 
-def status_updated(obj: Object, old: Object) -> Object:
-    """`old` with the status of `obj`, and its record of apply patches."""
-    managed = {key: obj["metadata"][key] for key in ("managedFields",) if key in obj["metadata"]}
-    return {**old, "metadata": {**old["metadata"], **managed}, "status": obj.get("status") or {}}
+def status_updated(kind: Kind, obj: Object, old: Object) -> Object:
+    """`old` with the status of `obj`, and its record of apply patches. Some kinds also take labels and annotations."""
+    metadata = old["metadata"]
+    if kind in _METADATA_WITH_STATUS:
+        kept = {key: metadata[key] for key in (*_SERVER_FIELDS, "ownerReferences") if key in metadata}
+        metadata = _checked_metadata(kind, {**obj["metadata"], **kept}, [])
+    elif "managedFields" in obj["metadata"]:
+        metadata = {**metadata, "managedFields": obj["metadata"]["managedFields"]}
+    qos = {key: old["status"][key] for key in ("qosClass",) if key in (old.get("status") or {})}
+    new = {**old, "metadata": metadata, "status": {**(obj.get("status") or {}), **qos}}
+    return with_defaults(kind, new) if kind in (NODES, REPLICA_SETS) else new
+
+
+_METADATA_WITH_STATUS = frozenset({PODS, NODES, NAMESPACES, REPLICA_SETS})
+"""The kinds whose labels and annotations an update of the status replaces, too."""
 
 
 def check_shape(kind: Kind, obj: Object) -> None:
     """`ApiError` 400 BadRequest for a malformed object."""
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
         raise refusals.bad_request(f"a {kind.kind} must be an object with metadata, got {obj!r:.80}")
-    for key, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
-        if obj.get(key, wanted) != wanted:
-            raise refusals.bad_request(f"the {key} in the data ({obj[key]}) does not match the expected one ({wanted})")
+    given = (obj.get("kind") or kind.kind, obj.get("apiVersion") or kind.api_version)
+    if given != (kind.kind, kind.api_version):
+        raise refusals.other_kind(kind, *map(str, given))
     for key in ("labels", "annotations"):
         if not _is_text_map(obj["metadata"].get(key)):
             raise refusals.bad_request(f"metadata.{key} of a {kind.kind} must be an object of strings")
@@ -120,13 +166,6 @@ def _is_text_map(value: Any) -> bool:
     return value is None or (isinstance(value, dict) and all(isinstance(text, str) for text in value.values()))
 
 
-def is_name(name: object, kind: Kind | None = None) -> bool:
-    """Whether this is a valid name of an object: an RFC 1123 subdomain; for RBAC, a part of a path."""
-    if kind and kind.api_version.startswith("rbac.") and isinstance(name, str):
-        return name not in ("", ".", "..") and not set(name) & set("/%")
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
-
-
 def _name(kind: Kind, metadata: Object) -> str:
     name = metadata.get("name")
     if not name:
@@ -135,39 +174,31 @@ def _name(kind: Kind, metadata: Object) -> str:
             error = refusals.required_value("metadata.name", "name or generateName is required")
             raise refusals.invalid(kind, "", [error])
         name = f"{prefix}{''.join(random.choices(_SUFFIX_LETTERS, k=5))}"
-    if not is_name(name, kind):
-        raise refusals.invalid(kind, str(name), [refusals.invalid_value("metadata.name", name, _NAME_RULE)])
-    return str(name)
+    if not isinstance(name, str):
+        raise refusals.bad_request(f"metadata.name of a {kind.kind} must be a string, got {name!r:.80}")
+    return name
+
+
+def _with_namespace_fields(namespace: Object) -> Object:
+    """A namespace has its name as a label, and a finalizer of Kubernetes in its spec."""
+    metadata = namespace["metadata"]
+    labels = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
+    spec = {"finalizers": ["kubernetes"], **(namespace.get("spec") or {})}
+    return {**namespace, "metadata": {**metadata, "labels": labels}, "spec": spec}
+
+
+def _checked_metadata(kind: Kind, metadata: Object, errors: list[FieldError]) -> Object:
+    """The metadata without empty fields. Raises `ApiError` 422 for these errors, and for wrong fields."""
+    if found := [*metadata_errors(kind, metadata), *errors]:
+        raise refusals.invalid(kind, metadata["name"], found)
+    return {key: value for key, value in metadata.items() if value not in ("", [], {}, None)}
 
 
 def _with_defaults(kind: Kind, obj: Object) -> Object:
-    """The object with what a server adds to objects of its kind."""
-    if kind == PODS:
-        return _with_pod_defaults(obj)
-    if (kind.kind, kind.api_version) == ("Secret", "v1") and "stringData" in obj:
-        encoded = {key: base64.b64encode(text.encode()).decode() for key, text in obj["stringData"].items()}
-        kept = {key: value for key, value in obj.items() if key != "stringData"}
-        return {**kept, "data": {**(obj.get("data") or {}), **encoded}}
-    return obj
-
-
-def _with_pod_defaults(pod: Object) -> Object:
-    """Sets the defaults of the pod API that others read here; a limit is the default of its request."""
-    spec = pod.get("spec") or {}
-    if not spec.get("containers"):
-        name = pod["metadata"]["name"]
-        raise refusals.invalid(PODS, name, [refusals.required_value("spec.containers")])
-    lists = {key: [_with_requests(c) for c in spec[key]] for key in ("containers", "initContainers") if spec.get(key)}
-    defaults = {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30}
-    return {**pod, "spec": {**defaults, **spec, **lists}}
-
-
-def _with_requests(container: Object) -> Object:
-    resources = container.get("resources") or {}
-    if not resources.get("limits"):
-        return container
-    requests = {**resources["limits"], **(resources.get("requests") or {})}
-    return {**container, "resources": {**resources, "requests": requests}}
+    """The object with what a server adds to objects of its kind. 422 for a Pod without containers."""
+    if kind == PODS and not (obj.get("spec") or {}).get("containers"):
+        raise refusals.invalid(PODS, obj["metadata"]["name"], [refusals.required_value("spec.containers")])
+    return with_defaults(kind, obj)
 
 
 def _check_immutable(kind: Kind, new: Object, old: Object) -> None:

@@ -9,7 +9,9 @@ from drahealth.fakes.cluster.api_server.delete_options import DeleteOptions
 from drahealth.fakes.cluster.api_server.deletion import Deletion
 from drahealth.fakes.cluster.api_server.field_types import typed
 from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
+from drahealth.fakes.cluster.api_server.list_options import ListOptions
 from drahealth.fakes.cluster.api_server.managed_fields import Writer
+from drahealth.fakes.cluster.api_server.pages import Page, Selector
 from drahealth.fakes.cluster.api_server.patches import Change
 from drahealth.fakes.cluster.api_server.printed_columns import Column, columns_of
 from drahealth.fakes.cluster.api_server.printer_paths import custom_columns
@@ -56,6 +58,11 @@ class VersionedServer:
         served = self._server.kinds[kind]
         objects, revision = await self._server.snapshot(served.stored, namespace, matches)
         return Snapshot([served.serve(obj) for obj in objects], revision)
+
+    async def page(self, kind: Kind, namespace: str | None, matches: Selector, options: ListOptions) -> Page:
+        served = self._server.kinds[kind]
+        found = await self._server.page(served.stored, namespace, matches, options)
+        return replace(found, objects=[served.serve(obj) for obj in found.objects])
 
     async def replace(self, kind: Kind, obj: Object) -> Object:
         served, stored = self._stored(kind, obj)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from drahealth.fakes.cluster.api import NODES, PODS, ApiError, Kind, Object, WatchEvent
 from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.metadata_validation import is_name
 from drahealth.fakes.cluster.api_server.patches import APPLY, STRATEGIC
-from drahealth.fakes.cluster.api_server.strategies import check_shape, checked_namespace, is_name, namespace_of
+from drahealth.fakes.cluster.api_server.strategies import check_shape, checked_namespace, namespace_of
 from drahealth.fakes.cluster.clients.access import Access, in_cluster
 from drahealth.fakes.cluster.clients.static_kubeconfig import static_access
 from drahealth.fakes.cluster.list_watch import Snapshot

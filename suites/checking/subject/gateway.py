@@ -15,10 +15,10 @@ import aiohttp
 from aiohttp import web
 
 from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.cluster.api_server.answers import status_response
 from drahealth.fakes.cluster.api_server.credentials import HOSTS, LOOPBACK, Credentials
 from drahealth.fakes.cluster.api_server.request_bodies import BODY_LIMIT
 from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
-from drahealth.fakes.cluster.api_server.routes import status_response
 from drahealth.fakes.cluster.clients.access import Access
 from drahealth.fakes.program.atomic import replace_file
 from drahealth.suites.checking.sandbox.sockets import bound

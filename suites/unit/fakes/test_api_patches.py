@@ -69,14 +69,14 @@ async def test_labels_and_annotations_are_patched(web: Web, media_type: str) -> 
     assert (pod["status"]["phase"], await web.server.get(PODS, "train", "default")) == ("Pending", pod)
 
 
-async def test_status_is_patched_at_its_subresource_only(web: Web) -> None:
+async def test_patch_of_the_status_of_a_pod_changes_labels_too(web: Web) -> None:
     condition = {"type": "Ready", "status": "True"}
     change = {"metadata": {"labels": {"x": "y"}}, "status": {"conditions": [condition]}}
     status, pod = await web.patch(f"{POD}/status", STRATEGIC, change)
     assert (status, pod["metadata"]["labels"], pod["status"]) == (
         200,
-        {"app": "a"},
-        {"phase": "Pending", "conditions": [condition]},
+        {"app": "a", "x": "y"},
+        {"phase": "Pending", "qosClass": "BestEffort", "conditions": [condition]},
     )
 
 
@@ -118,7 +118,7 @@ async def test_apply_creates_an_object_that_does_not_exist(web: Web) -> None:
 @pytest.mark.parametrize(
     ("path", "media_type", "body", "status", "reason"),
     [
-        (POD, "application/json-patch+json", [], 415, "UnsupportedMediaType"),
+        (POD, "application/json-patch+json", {}, 400, "BadRequest"),
         (POD, "application/json", {}, 415, "UnsupportedMediaType"),
         (POD, "application/apply-patch+cbor", {}, 415, "UnsupportedMediaType"),
         (POD, MERGE, [], 400, "BadRequest"),
@@ -193,7 +193,8 @@ async def test_a_watch_follows_the_objects_that_match(web: Web, since: str) -> N
 async def test_a_watch_with_initial_events_has_those_that_match(web: Web) -> None:
     for name in "ab":
         await web.server.create(NODES, {"metadata": {"name": name, "labels": {"tier": name}}})
-    lines = await web.watch("/api/v1/nodes?labelSelector=tier%3Db&sendInitialEvents=true&allowWatchBookmarks=true")
+    initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    lines = await web.watch(f"/api/v1/nodes?labelSelector=tier%3Db&{initial}")
     found = [await event(lines) for _ in range(2)]
     assert [(type_, metadata.get("name")) for type_, metadata in found] == [("ADDED", "b"), ("BOOKMARK", None)]
 

@@ -55,7 +55,7 @@ async def test_object_of_another_kind_is_patched_replaced_and_deleted(web: Web) 
     _, patched = await web.call("PATCH", one, json={"data": {"count": "2"}}, **MERGE)
     assert patched["data"] == {"mode": "mig", "count": "2"}
     status, replaced = await web.call("PUT", one, json={**patched, "data": {}})
-    assert (status, replaced["data"]) == (200, {})
+    assert (status, "data" in replaced) == (200, False)
     assert (await web.call("PUT", one, json=patched))[1]["reason"] == "Conflict"
     assert ((await web.call("DELETE", one))[0], (await web.call("GET", one))[0]) == (200, 404)
 

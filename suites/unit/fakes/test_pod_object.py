@@ -47,7 +47,7 @@ async def test_conflict_is_retried_on_the_newest_object(api: CountingServer) -> 
     pod = PodObject(api, await api.create(PODS, MANIFEST))
     await api.replace_status(PODS, {**pod.newest, "status": {"phase": "Pending", "message": "theirs"}})
     written = await pod.write_status(with_reason)
-    expected = {"phase": "Pending", "message": "theirs", "reason": "mine"}
+    expected = {"phase": "Pending", "message": "theirs", "reason": "mine", "qosClass": "BestEffort"}
     assert (written, (await stored(api))["status"]) == (True, expected)
 
 
@@ -55,7 +55,7 @@ async def test_concurrently_written_terminal_phase_is_not_overwritten(api: Count
     pod = PodObject(api, await api.create(PODS, MANIFEST))
     await api.replace_status(PODS, {**pod.newest, "status": {"phase": "Failed"}})
     written = await pod.write_status(with_reason)
-    assert (written, (await stored(api))["status"]) == (True, {"phase": "Failed"})
+    assert (written, (await stored(api))["status"]) == (True, {"phase": "Failed", "qosClass": "BestEffort"})
 
 
 async def test_dropped_field_is_not_sent_again_until_a_restart() -> None:

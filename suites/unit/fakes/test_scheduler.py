@@ -37,7 +37,7 @@ GPU_CLASS: Object = {
 
 
 def claim_spec(count: int = 1, **fields: Any) -> Object:
-    exactly = {"deviceClassName": "gpu", "count": count, **fields}
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count, **fields}
     return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
 
 
@@ -218,7 +218,7 @@ async def test_pods_share_a_claim_until_the_last_is_over(cluster: Cluster) -> No
     await cluster.until(CLAIMS, "shared", lambda claim: len(claim["status"]["reservedFor"]) == 1)
     assert await cluster.devices("shared") == ["gpu-0", "gpu-1"]
     await cluster.end("second", "Failed")
-    freed = await cluster.until(CLAIMS, "shared", lambda claim: not claim["metadata"]["finalizers"])
+    freed = await cluster.until(CLAIMS, "shared", lambda claim: not claim["metadata"].get("finalizers"))
     assert freed["status"] == {}
 
 

@@ -36,22 +36,37 @@ def event_in(version: str, **fields: Any) -> Object:
     return {"apiVersion": version, "kind": "Event", "metadata": {"name": "e", "namespace": "default"}, **fields}
 
 
+COUNTED: Object = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+SOURCE: Object = {"component": "driver"}
+NO_TIMES: Object = {"eventTime": None, "reportingInstance": ""}
 PAIRS = [
     (
         slice_in(BETA_1, {"name": "gpu-0", "basic": {"attributes": {"id": {"int": 1}}}}),
         slice_in(V1, {"name": "gpu-0", "attributes": {"id": {"int": 1}}}),
     ),
     (
-        claim_in(BETA_1, {"name": "gpu", "deviceClassName": "gpu", "count": 2}),
-        claim_in(V1, {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 2}}),
+        claim_in(BETA_1, {"name": "gpu", **COUNTED, "count": 2}),
+        claim_in(V1, {"name": "gpu", "exactly": {**COUNTED, "count": 2}}),
     ),
     (
-        claim_in(BETA_1, {"name": "gpu", "firstAvailable": [{"name": "big", "deviceClassName": "gpu"}]}),
-        claim_in(V1, {"name": "gpu", "firstAvailable": [{"name": "big", "deviceClassName": "gpu"}]}),
+        claim_in(BETA_1, {"name": "gpu", "firstAvailable": [{"name": "big", **COUNTED}]}),
+        claim_in(V1, {"name": "gpu", "firstAvailable": [{"name": "big", **COUNTED}]}),
     ),
     (
-        event_in("events.k8s.io/v1", regarding={"name": "job"}, note="lost", reportingController="driver"),
-        event_in("v1", involvedObject={"name": "job"}, message="lost", reportingComponent="driver"),
+        event_in(
+            "events.k8s.io/v1",
+            **{"regarding": {"name": "job"}, "note": "lost", "reportingController": "driver", **NO_TIMES},
+            deprecatedSource=SOURCE,
+            deprecatedFirstTimestamp=None,
+            deprecatedLastTimestamp=None,
+        ),
+        event_in(
+            "v1",
+            **{"involvedObject": {"name": "job"}, "message": "lost", "reportingComponent": "driver", **NO_TIMES},
+            source=SOURCE,
+            firstTimestamp=None,
+            lastTimestamp=None,
+        ),
     ),
 ]
 
@@ -97,7 +112,9 @@ async def test_lists_and_watches_have_the_version_of_the_path(web: Web) -> None:
     async with web.session.get(f"{web.http.url}{path}?watch=true") as response:
         event = json.loads(await response.content.readline())
     assert listed["apiVersion"] == BETA_1
-    assert [fields(obj) for obj in (*listed["items"], event["object"])] == [fields(PAIRS[0][0])] * 2
+    (item,) = listed["items"]
+    kind = {"apiVersion": BETA_1, "kind": "ResourceSlice"}
+    assert [fields({**item, **kind}), fields(event["object"])] == [fields(PAIRS[0][0])] * 2
 
 
 async def test_a_body_of_another_version_is_a_bad_request(web: Web) -> None:

@@ -166,10 +166,12 @@ metadata: {name: team, labels: {owner: me}}
 
 
 async def namespaces(rig: Rig) -> dict[str, Object]:
-    """The labels of the namespaces."""
+    """The labels of the namespaces, without that of the server."""
     assert rig.program
     found = await rig.program.node.api.list(NAMESPACES)
-    return {obj["metadata"]["name"]: obj["metadata"].get("labels", {}) for obj in found}
+    own = "kubernetes.io/metadata.name"
+    labels = {obj["metadata"]["name"]: obj["metadata"]["labels"] for obj in found}
+    return {name: {key: value for key, value in there.items() if key != own} for name, there in labels.items()}
 
 
 def pod_in(namespace: str) -> str:

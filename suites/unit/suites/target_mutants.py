@@ -38,7 +38,7 @@ class LenientApiServer(ApiServer):
 
     async def replace_status(self, kind: Kind, obj: Object) -> Object:
         old, new = self._precondition(kind, obj)
-        return self._served(kind, self._put(kind, self._gated(kind, strategies.status_updated(new, old), old)))
+        return self._served(kind, self._put(kind, self._gated(kind, strategies.status_updated(kind, new, old), old)))
 
 
 class RefusesNothing(ReferenceTarget):

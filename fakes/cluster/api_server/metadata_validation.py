@@ -1,0 +1,117 @@
+"""Validates the metadata of objects: names, labels, annotations and finalizers. Pure.
+
+Source: k8s.io/apimachinery, `pkg/api/validation/objectmeta.go` and `pkg/util/validation`.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from drahealth.fakes.cluster.api import Kind, Object
+from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.refusals import FieldError
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A form of names: the regular expression as Kubernetes shows it, the longest name, and the text of the error."""
+
+    pattern: str
+    limit: int
+    text: str
+    examples: tuple[str, ...]
+
+    def errors(self, name: str) -> Iterator[str]:
+        if len(name) > self.limit:
+            yield f"must be no more than {self.limit} bytes"
+        if not re.fullmatch(self.pattern, name):
+            shown = ",  or ".join(f"'{example}'" for example in self.examples)
+            yield f"{self.text} (e.g. {shown}, regex used for validation is '{self.pattern}')"
+
+
+_ENDS = "and must start and end with an alphanumeric character"
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_LABEL_NAME = _Rule(
+    _LABEL,
+    63,
+    f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {_ENDS}",
+    ("my-name", "123-abc"),
+)
+_SUBDOMAIN = _Rule(
+    rf"{_LABEL}(\.{_LABEL})*",
+    253,
+    f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', {_ENDS}",
+    ("example.com",),
+)
+_KEY_NAME = _Rule(
+    r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]",
+    63,
+    f"must consist of alphanumeric characters, '-', '_' or '.', {_ENDS}",
+    ("MyName", "my.name", "123-abc"),
+)
+_VALUE = _Rule(
+    r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?",
+    63,
+    f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_ENDS}",
+    ("MyValue", "my_value", "12345"),
+)
+_ANNOTATIONS_LIMIT = 256 * 1024
+_LABEL_KINDS = frozenset({"Namespace"})
+
+
+def is_name(name: object, kind: Kind | None = None) -> bool:
+    """Whether this is a valid name of an object: an RFC 1123 subdomain; for RBAC and Events, a part of a path."""
+    return isinstance(name, str) and name != "" and not list(_name_errors(name, kind))
+
+
+def metadata_errors(kind: Kind, metadata: Object) -> list[FieldError]:
+    """The errors in the metadata of an object with a name."""
+    errors = [
+        refusals.invalid_value("metadata.name", metadata["name"], why) for why in _name_errors(metadata["name"], kind)
+    ]
+    for key, value in (metadata.get("labels") or {}).items():
+        errors += [refusals.invalid_value("metadata.labels", key, why) for why in _key_errors(key)]
+        errors += [refusals.invalid_value("metadata.labels", value, why) for why in _VALUE.errors(value)]
+    annotations = metadata.get("annotations") or {}
+    for key in annotations:
+        errors += [refusals.invalid_value("metadata.annotations", key, why) for why in _key_errors(key.lower())]
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT:
+        errors.append(refusals.too_long("metadata.annotations", _ANNOTATIONS_LIMIT))
+    for finalizer in metadata.get("finalizers") or ():
+        errors += [refusals.invalid_value("metadata.finalizers", finalizer, why) for why in _key_errors(str(finalizer))]
+    return errors
+
+
+def new_finalizer_errors(metadata: Object, old: Object) -> list[FieldError]:
+    """The error of a finalizer that is added while the object is being deleted."""
+    if "deletionTimestamp" not in old:
+        return []
+    before = old.get("finalizers") or ()
+    added = [one for one in metadata.get("finalizers") or () if one not in before]
+    if not added:
+        return []
+    listed = ", ".join(json.dumps(one) for one in sorted(added))
+    why = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
+    return [refusals.forbidden("metadata.finalizers", why)]
+
+
+def _name_errors(name: str, kind: Kind | None) -> Iterator[str]:
+    if kind and (kind.api_version.startswith("rbac.") or kind.kind == "Event"):
+        yield from (f"may not be '{name}'" for _ in range(name in (".", "..")))
+        yield from (f"may not contain '{one}'" for one in "/%" if one in name)
+    else:
+        yield from (_LABEL_NAME if kind and kind.kind in _LABEL_KINDS else _SUBDOMAIN).errors(name)
+
+
+def _key_errors(key: Any) -> Iterator[str]:
+    """The errors of a qualified name: an optional prefix, a slash, and a name."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and not prefix:
+        yield "prefix part must be non-empty"
+    elif prefix:
+        yield from (f"prefix part {why}" for why in _SUBDOMAIN.errors(prefix))
+    if not name:
+        yield "name part must be non-empty"
+    yield from (f"name part {why}" for why in _KEY_NAME.errors(name))

@@ -1,0 +1,251 @@
+"""The requests for the objects of one kind: get, list, watch, create, replace, patch, delete."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import AbstractContextManager, aclosing, suppress
+from datetime import datetime
+
+from aiohttp import web
+
+from drahealth.fakes.cluster.api import NAMESPACES, ApiError, Kind, Object
+from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.answers import STATUS, json_answer, status_of
+from drahealth.fakes.cluster.api_server.delete_options import DeleteOptions, delete_options
+from drahealth.fakes.cluster.api_server.deletion import answers_with_object
+from drahealth.fakes.cluster.api_server.field_selectors import field_selector
+from drahealth.fakes.cluster.api_server.field_validation import FieldValidation
+from drahealth.fakes.cluster.api_server.label_selectors import label_selector
+from drahealth.fakes.cluster.api_server.list_options import ListOptions, list_options
+from drahealth.fakes.cluster.api_server.pages import Page, Selector
+from drahealth.fakes.cluster.api_server.patches import Change, check_patch_type
+from drahealth.fakes.cluster.api_server.representations import TABLE, Representation, requested_form
+from drahealth.fakes.cluster.api_server.request_bodies import read_body
+from drahealth.fakes.cluster.api_server.request_patches import empty_object, is_apply, read_patch, writer_of
+from drahealth.fakes.cluster.api_server.strategies import is_created_by_update
+from drahealth.fakes.cluster.api_server.versioned_server import VersionedServer
+from drahealth.fakes.cluster.other_kinds import is_of_kubernetes
+
+_INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+
+
+class Resource:
+    """The handlers of one kind in one version."""
+
+    def __init__(self, server: VersionedServer, kind: Kind) -> None:
+        self._server = server
+        self._kind = kind
+
+    def routes(self) -> list[web.RouteDef]:
+        collection = self._kind.path("{namespace}")
+        one = self._kind.path("{namespace}", "{name}")
+        routes = [
+            web.get(collection, self._list_or_watch, allow_head=False),
+            web.post(collection, self._create),
+            web.get(one, self._get, allow_head=False),
+            web.put(one, self._replace),
+            web.patch(one, self._patch),
+            web.delete(one, self._delete),
+        ]
+        if self._kind != NAMESPACES:
+            routes.append(web.delete(collection, self._delete_collection))
+        if self._kind.namespaced and self._kind.kind:
+            routes.append(web.get(self._kind.path(), self._list_or_watch, allow_head=False))
+        if self._kind.has_status:
+            routes.append(web.get(one + "/status", self._get, allow_head=False))
+            routes.append(web.put(one + "/status", self._replace_status))
+            routes.append(web.patch(one + "/status", self._patch_status))
+        return routes
+
+    async def _get(self, request: web.Request) -> web.Response:
+        representation = await self._representation(request)
+        obj = await self._server.get(self._kind, request.match_info["name"], _namespace(request))
+        return json_answer(representation.one(obj))
+
+    async def _create(self, request: web.Request) -> web.Response:
+        representation = await self._representation(request)
+        fields = FieldValidation(request, self._kind, "CreateOptions")
+        obj = self._in_place(request, await fields.read(request))
+        with self._server.dry_run(fields.dry_run), self._writing(request):
+            return fields.response(representation.one(await self._server.create(self._kind, obj)), status=201)
+
+    async def _replace(self, request: web.Request) -> web.Response:
+        representation = await self._representation(request)
+        fields = FieldValidation(request, self._kind, "UpdateOptions")
+        obj = self._in_place(request, await fields.read(request))
+        with self._server.dry_run(fields.dry_run), self._writing(request):
+            try:
+                return fields.response(representation.one(await self._server.replace(self._kind, obj)))
+            except ApiError as error:
+                if error.status != 404 or not is_created_by_update(self._kind):
+                    raise
+            return fields.response(representation.one(await self._server.create(self._kind, obj)), status=201)
+
+    async def _replace_status(self, request: web.Request) -> web.Response:
+        representation = await self._representation(request)
+        fields = FieldValidation(request, self._kind, "UpdateOptions")
+        obj = self._in_place(request, await fields.read(request))
+        with self._server.dry_run(fields.dry_run), self._writing(request, status=True):
+            return fields.response(representation.one(await self._server.replace_status(self._kind, obj)))
+
+    async def _patch(self, request: web.Request) -> web.Response:
+        representation, fields, change = await self._read_patch(request, status=False)
+        name, namespace = request.match_info["name"], _namespace(request)
+        with self._server.dry_run(fields.dry_run), self._writing(request):
+            try:
+                return fields.response(
+                    representation.one(await self._server.patch(self._kind, name, namespace, change))
+                )
+            except ApiError as error:
+                if error.status != 404 or not is_apply(request):
+                    raise
+            new = change(empty_object(request, self._kind))
+            return fields.response(representation.one(await self._server.create(self._kind, new)), status=201)
+
+    async def _patch_status(self, request: web.Request) -> web.Response:
+        representation, fields, change = await self._read_patch(request, status=True)
+        name, namespace = request.match_info["name"], _namespace(request)
+        with self._server.dry_run(fields.dry_run), self._writing(request, status=True):
+            patched = await self._server.patch(self._kind, name, namespace, change, status=True)
+            return fields.response(representation.one(patched))
+
+    def _writing(self, request: web.Request, *, status: bool = False) -> AbstractContextManager[None]:
+        """The writes inside are those of the client; an apply patch has a record of its own."""
+        writer = None if is_apply(request) else writer_of(request, self._server.time(), status=status)
+        return self._server.writing(writer)
+
+    async def _read_patch(
+        self, request: web.Request, *, status: bool
+    ) -> tuple[Representation, FieldValidation, Change]:
+        check_patch_type(request.content_type)
+        representation = await self._representation(request)
+        fields = FieldValidation(request, self._kind, "PatchOptions")
+        change = await read_patch(request, self._kind, status=status, time=self._server.time())
+        return representation, fields, fields.change(change)
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        representation = await self._representation(request)
+        options = await _delete_options(request)
+        name, namespace = request.match_info["name"], _namespace(request)
+        with self._server.dry_run(options.dry_run):
+            deleted = await self._server.delete(self._kind, name, namespace, options)
+        status = 202 if options.accepted_if_waiting and not deleted.removed else 200
+        if deleted.waits or answers_with_object(self._kind):
+            return json_answer(representation.one(deleted.object), status=status)
+        details = refusals.deleted_details(self._kind, deleted.object)
+        return json_answer({**STATUS, "status": "Success", "details": details}, status=status)
+
+    async def _delete_collection(self, request: web.Request) -> web.Response:
+        """Deletes the objects of a list, which is the answer."""
+        representation, matches = await self._representation(request), self._selectors(request)
+        page = list_options(request.query)
+        options = await _delete_options(request)
+        found = await self._server.page(self._kind, _namespace(request), matches, page)
+        with self._server.dry_run(options.dry_run):
+            for obj in found.objects:
+                metadata = obj["metadata"]
+                await self._server.delete(self._kind, metadata["name"], metadata.get("namespace"), options)
+        return json_answer(self._list(found, representation))
+
+    async def _list_or_watch(self, request: web.Request) -> web.StreamResponse:
+        representation = await self._representation(request)
+        options, matches = list_options(request.query), self._selectors(request)
+        if options.watch:
+            return await self._watch(request, matches, representation, options)
+        found = await self._server.page(self._kind, _namespace(request), matches, options)
+        return json_answer(self._list(found, representation))
+
+    def _list(self, page: Page, representation: Representation) -> Object:
+        """A list in the requested form. As in Kubernetes, objects of its own kinds have no kind in it."""
+        metadata: Object = {"resourceVersion": page.revision}
+        if page.next is not None:
+            metadata["continue"] = page.next.token()
+            if page.remaining is not None:
+                metadata["remainingItemCount"] = page.remaining
+        head: Object = {"kind": f"{self._kind.kind}List", "apiVersion": self._kind.api_version, "metadata": metadata}
+        listed = representation.listed({**head, "items": page.objects})
+        if listed["kind"] != head["kind"] or not is_of_kubernetes(self._kind.api_version):
+            return listed
+        items = [{key: obj[key] for key in obj if key not in ("kind", "apiVersion")} for obj in page.objects]
+        return {**head, "items": items}
+
+    def _selectors(self, request: web.Request) -> Selector:
+        labels, fields = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
+        return Selector(label_selector(labels), field_selector(fields, self._kind), is_empty=not (labels or fields))
+
+    async def _representation(self, request: web.Request) -> Representation:
+        """The form of the answer that the request asks for."""
+        form = requested_form(request.headers.get("Accept", ""), request.query.get("includeObject", ""))
+        columns = await self._server.columns(self._kind) if form.kind == TABLE else ()
+        now = datetime.fromisoformat(self._server.time())
+        return Representation(form, columns, now, self._server.kinds[self._kind].store)
+
+    async def _watch(
+        self, request: web.Request, matches: Selector, representation: Representation, options: ListOptions
+    ) -> web.StreamResponse:
+        if options.revision and not options.revision.isdecimal():
+            raise refusals.wrong_watch_revision(options.revision)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        with suppress(ConnectionError):  # the client has gone; the web server notices this later
+            await response.prepare(request)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(options.timeout), aclosing(self._lines(request, matches, options)) as lines:
+                    async for line in lines:
+                        if line["type"] != "ERROR":
+                            line = {**line, "object": representation.one(line["object"])}
+                        await response.write(json.dumps(line).encode() + b"\n")
+        return response
+
+    async def _lines(
+        self, request: web.Request, matches: Selector, options: ListOptions
+    ) -> AsyncGenerator[Object, None]:
+        """The events, and the error of a watch that cannot start, because the response has already begun."""
+        namespace, since = _namespace(request), options.revision
+        try:
+            if options.initial_events:
+                objects, since = await self._server.snapshot(self._kind, namespace, matches)
+                for obj in objects:
+                    yield {"type": "ADDED", "object": obj}
+                if options.bookmarks:
+                    yield self._bookmark(since, _INITIAL_EVENTS_END)
+            start = since if since not in ("", "0") else None
+            async with aclosing(self._server.watch(self._kind, namespace, start, matches)) as watch:
+                async for event in watch:
+                    yield {"type": event.type, "object": event.object}
+        except ApiError as error:
+            yield {"type": "ERROR", "object": status_of(error)}
+
+    def _bookmark(self, revision: str, annotations: Object) -> Object:
+        metadata = {"resourceVersion": revision, "annotations": annotations}
+        obj = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
+        return {"type": "BOOKMARK", "object": obj}
+
+    def _in_place(self, request: web.Request, obj: Object) -> Object:
+        """The object with the namespace of the path. `ApiError` 400 for another namespace or name."""
+        if (obj.get("kind") or self._kind.kind) != self._kind.kind:
+            raise refusals.other_kind(
+                self._kind, str(obj["kind"]), str(obj.get("apiVersion") or self._kind.api_version)
+            )
+        metadata = obj.setdefault("metadata", {})
+        if not isinstance(metadata, dict):
+            return obj
+        name, namespace = request.match_info.get("name"), _namespace(request)
+        if name is not None and metadata.get("name") != name:
+            raise refusals.other_name(str(metadata.get("name") or ""), name)
+        if namespace is not None and (metadata.get("namespace") or namespace) != namespace:
+            raise refusals.other_namespace()
+        if namespace is not None:
+            metadata["namespace"] = namespace
+        elif not self._kind.namespaced:
+            metadata.pop("namespace", None)
+        return obj
+
+
+async def _delete_options(request: web.Request) -> DeleteOptions:
+    body = await read_body(request, optional=True) if request.can_read_body else {}
+    return delete_options(body, request.query)
+
+
+def _namespace(request: web.Request) -> str | None:
+    return request.match_info.get("namespace")
