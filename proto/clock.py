@@ -18,6 +18,11 @@ class Clock(Protocol):
         """Returns after `seconds` on this clock."""
 
 
+def format_seconds(seconds: float) -> str:
+    """A time or a duration for people, such as `30.9 s` or `0.034 s`. Milliseconds matter only below one second."""
+    return f"{round(seconds, 1 if abs(seconds) >= 1 else 3):.10g} s"
+
+
 class SystemClock:
     """The system clock."""
 

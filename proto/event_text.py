@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from drahealth.proto import events
+from drahealth.proto.clock import format_seconds
 from drahealth.proto.events import Event
 from drahealth.proto.quoting import printable
 from drahealth.proto.values import DeviceHealth, ResourceStatus
@@ -79,15 +80,15 @@ def _words(event: Event) -> str:
         case events.Restarted():
             return f"{event.component} restarted"
         case events.TimePassed():
-            return f"{event.seconds:g} s passed"
+            return f"{format_seconds(event.seconds)} passed"
         case events.TimeSkipped():
-            return f"the timeline skipped {event.seconds:g} s without a change"
+            return f"the timeline skipped {format_seconds(event.seconds)} without a change"
         case events.ReportReceived():
             return f"kubelet received from {event.driver}: {_devices(event.devices)}"
         case events.GrpcCall():
             _, _, method = event.method.rpartition("/")
             code = f"{event.code} {_short(event.details, 100)}".strip() or "no answer"
-            return f"{event.caller} called {method} of {event.driver}: {code} after {event.seconds:.3f} s"
+            return f"{event.caller} called {method} of {event.driver}: {code} after {format_seconds(event.seconds)}"
         case _:
             return f"{event.event}: {', '.join(_fields(event))}"
 
@@ -97,7 +98,8 @@ def _fields(event: Event) -> Iterator[str]:
     for field in fields(event):
         value = getattr(event, field.name)
         if value not in ("", None, (), {}):
-            yield f"{field.name} {_short(str(value), 100)}"
+            shown = f"{round(value, 6):.10g}" if isinstance(value, float) else str(value)
+            yield f"{field.name} {_short(shown, 100)}"
 
 
 def _devices(devices: Sequence[DeviceHealth]) -> str:

@@ -1,5 +1,6 @@
 """The output of `drahealth run`: one row per scenario with its time, and the full text of errors."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -127,6 +128,9 @@ class Live:
         counts = self.run.counts()
         parts = [f"[{_STYLE[o]}]{n} {_MANY.get(o, o) if n > 1 else o}[/]" for o, n in counts.items()]
         self._print(f"\n{', '.join(parts)} in {seconds:.1f} s")
+        if causes := Counter(result.cause for result in self.run.results if result.cause):
+            words = ", ".join(f"{count} {cause}" for cause, count in causes.most_common())
+            self._print(f"causes of the failures: {words}")
         if self.run.ended_early:
             self._print(_text(f"not complete: {self.run.reason()}", "red"))
 

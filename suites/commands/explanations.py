@@ -10,9 +10,9 @@ from drahealth.suites.checking import ledger as driver_ledger
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.ledger import KnownIssue, every_known_issue, requirements
 from drahealth.suites.judging.readings import readings
+from drahealth.suites.judging.statements import quotes
 from drahealth.suites.run.catalogue import scenarios
 
-KEP_LINK = "https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/4680-add-resource-health-to-pod-status"
 _ID = re.compile(r"(?P<family>[A-Z]+)[-_ .]*(?P<number>[0-9]{1,9})?")
 _CODE = "https://github.com/kubernetes/kubernetes/blob/master/"
 
@@ -73,11 +73,12 @@ def _of_kubelets(name: str) -> Explanation:
     details = {
         "level": (entry.level,),
         "source": (entry.source,),
+        "texts": tuple(line for one in quotes(name) if one.says for line in (str(one), *filter(None, [one.link]))),
         "readings": tuple(f"{id_}: {readings()[id_].holds}" for id_ in entry.readings),
         "needs": tuple(sorted(capability.value for capability in entry.needs)),
         "scenarios": ("the history of every scenario",) if entry.judged == "invariant" else tuple(checked),
         "releases": tuple(dict.fromkeys(f"{_releases(issue)}: {issue.id}, {issue.what}" for issue in mine)),
-        "link": (KEP_LINK,),
+        "link": tuple(one.link for one in quotes(name) if one.link and not one.says),
     }
     return _explanation(name, f"requirement of the {entry.applies_to}", entry.sentence, details)
 

@@ -14,7 +14,7 @@ from drahealth.proto.events import (
     TimePassed,
 )
 from drahealth.proto.values import DEFAULT_TIMEOUT, MESSAGE_LIMIT, DeviceHealth, Health, ResourceHealth
-from drahealth.suites.judging import holdings, pod_states, status_writes
+from drahealth.suites.judging import holdings, pod_states, status_content, status_writes
 from drahealth.suites.judging.holdings import Device, DevicesByName
 from drahealth.suites.judging.stream_ends import without_cause
 
@@ -77,7 +77,7 @@ def unreported(records: Sequence[Record], devices: DevicesByName) -> Iterator[st
                     device = (report.driver, health.pool, health.device)
                     reported.setdefault(device, set()).add((health.health, _cut(health.message)))
             case StatusSeen() as status:
-                arrived_before = before.setdefault(status.uid, {**causes.reports_until(record.at - ARRIVAL), **arrived})
+                arrived_before = before.setdefault(status.uid, {**causes.latest_until(record.at - ARRIVAL), **arrived})
                 for name, resource in _resources(status):
                     named = devices.get(name, (("", "", name),))
                     right = [device for device in named if _is_reported(resource, reported.get(device, ()), causes)]
@@ -88,7 +88,7 @@ def unreported(records: Sequence[Record], devices: DevicesByName) -> Iterator[st
                         since = {d: shown.get((status.uid, d), arrived_before.get(d)) for d in named if d[0]}
                         right += [d for d, at in since.items() if at is None or causes.since(at, d, record.at)]
                     if not right:
-                        yield f"pod {status.pod} showed {resource}, and no driver reported it"
+                        yield f"pod {status.pod} showed {_words(resource)}, and no driver reported it"
 
 
 def _is_reported(resource: ResourceHealth, reported: Collection[tuple[Health, str]], causes: "_Causes") -> bool:
@@ -143,7 +143,7 @@ class _Causes:
         """Whether messages may be missing now."""
         return self._drops_messages
 
-    def reports_until(self, time: float) -> Mapping[Device, float]:
+    def latest_until(self, time: float) -> Mapping[Device, float]:
         """The time of the last report of each device that was not reported after this time."""
         return {device: at for device, at in self._reports.items() if at <= time}
 
@@ -208,17 +208,22 @@ def not_converged(
 
     Excluded are unwatched devices, devices that two instances report, and devices that may have expired.
     """
-    latest = _latest(records)
-    found = list(_lost(records, statuses, devices, latest)) if gates_on else []
-    found += holdings.missing(records, statuses, devices, latest) if gates_on else []
+    reports = latest(records)
+    found = list(_lost(records, statuses, devices, reports)) if gates_on else []
+    found += holdings.missing(records, statuses, devices, reports) if gates_on else []
     for status in statuses if gates_on else ():
         for name, resource in _resources(status) if status.phase == "Running" else ():
-            last = [latest.get(device) for device in devices.get(name, ())]
+            last = [reports.get(device) for device in devices.get(name, ())]
             if last and not any(report is None or _shows(resource, report) for report in last):
-                found.append(
-                    f"pod {status.pod} shows {resource}, and the last report was {' or '.join(map(str, last))}"
+                latest_ = " or ".join(
+                    status_content.reading(one.device, one.health, one.message) if one else "none" for one in last
                 )
+                found.append(f"pod {status.pod} shows {_words(resource)}, and the last report was {latest_}")
     return found
+
+
+def _words(resource: ResourceHealth) -> str:
+    return status_content.reading(resource.resource_id, resource.health, resource.message)
 
 
 def _shows(resource: ResourceHealth, report: DeviceHealth) -> bool:
@@ -229,7 +234,7 @@ def _lost(
     records: Sequence[Record],
     statuses: Iterable[StatusSeen],
     devices: DevicesByName,
-    latest: Mapping[Device, DeviceHealth],
+    reports: Mapping[Device, DeviceHealth],
 ) -> Iterator[str]:
     """Reported devices that were in a part of a running pod's status before, and are not in it now."""
     now = {status.uid: status for status in statuses if status.phase == "Running"}
@@ -239,11 +244,11 @@ def _lost(
             once.setdefault(record.what.uid, set()).update(_places(record.what))
     for uid, places in once.items():
         for place, name in sorted(places - set(_places(now[uid]))):
-            if any(device in latest for device in devices.get(name, ())):
+            if any(device in reports for device in devices.get(name, ())):
                 yield f"{f'container {place} of ' if place else ''}pod {now[uid].pod} no longer shows {name}"
 
 
-def _latest(records: Sequence[Record]) -> dict[Device, DeviceHealth]:
+def latest(records: Sequence[Record]) -> dict[Device, DeviceHealth]:
     """The last report of each device that pods must show now."""
     open_: dict[str, set[str]] = {}
     reported: dict[Device, tuple[str, float, DeviceHealth]] = {}

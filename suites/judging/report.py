@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
+from drahealth.suites.judging.diagnosis import Cause
 from drahealth.suites.judging.ledger import requirements
+from drahealth.suites.judging.statements import Quote
 
 Outcome = Literal["passed", "known issue", "not applicable", "failed", "error"]
 """`known issue`: all failures are known issues of the release. `not applicable`: not run, because the target or the
@@ -39,7 +41,18 @@ class Result:
     broken: tuple[str, ...] = ()
     """The requirements that failed, also by known issues."""
     problem: str = ""
-    """The full error text; empty after success."""
+    """The full error text; empty after success. For a failed check, it begins with the diagnosis."""
+    cause: Cause = ""
+    """The first step on the way from the driver to the Pod status that failed; empty if no check failed. `late`: the
+    status came after the time limit. `elsewhere`: the history has all steps."""
+    diagnosis: str = ""
+    """The cause in one line, with names and times from the history; empty if the scenario has no driver."""
+    quotes: tuple[Quote, ...] = ()
+    """The statements of the texts behind the failed requirement, at most two. The most relevant one comes first."""
+    expected: str = ""
+    """What the failed check expected."""
+    seen: str = ""
+    """What the failed check saw."""
     history: str = ""
     """What happened, as text; empty after success."""
     rerun: str = ""
@@ -72,7 +85,8 @@ class Result:
     def of(cls, data: Mapping[str, Any]) -> "Result":
         """Create a result from plain data."""
         lists = {name: tuple(data[name]) for name in ("requirements", "known_issues", "broken", "beyond", "notes")}
-        return cls(**{**data, **lists})
+        quotes = tuple(Quote(**one) for one in data["quotes"])
+        return cls(**{**data, **lists, "quotes": quotes})
 
     def then(self, later: "Result") -> "Result":
         """Merge with a later result of the same scenario, such as an error of its cleanup."""

@@ -1,7 +1,12 @@
 """A violation of a requirement by the tested kubelet or driver. Harness errors are no violations."""
 
+from drahealth.suites.judging.status_content import Sought
+
 STEP_FAILED = "a step failed"
 """The assertion of a check outside of all `judging` blocks."""
+
+HOLDS = "holds throughout"
+"""The assertion of the invariants of the whole history."""
 
 
 class StepFailed(AssertionError):
@@ -11,6 +16,10 @@ class StepFailed(AssertionError):
         super().__init__(where, what, expected, seen)
         self.where = where
         """The step, with its file and line."""
+        self.sought: Sought | None = None
+        """What the step looked for, if it was in a Pod status."""
+        self.at = float("inf")
+        """When it failed, on the clock of the history."""
         self.what = what
         """What has failed: the expectation of the author, or another step."""
         self.expected = expected
@@ -35,6 +44,10 @@ class Violation(AssertionError):
         self.assertion = assertion
         self.expected = expected
         self.seen = seen
+        self.sought: Sought | None = None
+        """What the check looked for, if it was one device, one driver or one pod."""
+        self.at = float("inf")
+        """When it failed, on the clock of the history."""
 
     def __str__(self) -> str:
         expected = f"{self.where}: {self.expected}" if self.where else self.expected

@@ -6,8 +6,8 @@ A scenario that failed only by known issues is an expected failure, with their I
 
 import hashlib
 import os
-from collections.abc import Generator, Iterable, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -21,8 +21,10 @@ from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.history import Header, dump_lines
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 from drahealth.suites.judging import history_text
+from drahealth.suites.judging.diagnosis import Diagnosis
 from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.judging.report import Outcome, Result
+from drahealth.suites.judging.statements import Quote, quotes
 from drahealth.suites.judging.violation import STEP_FAILED, StepFailed, Violation
 from drahealth.suites.output_paths import check_histories_folder, check_output_file
 from drahealth.suites.run.case_names import STANDARD_INPUT, case_of, id_of
@@ -36,6 +38,9 @@ from drahealth.suites.run.report_file import ReportFile
 from drahealth.suites.run.scenario import Scenario, scenario_of
 from drahealth.suites.run.session import PLAYED, Played, Session
 from drahealth.suites.targets.capabilities import Capability
+
+_QUOTES = 2
+"""The most statements that a failure quotes."""
 
 
 class Reporting:
@@ -84,11 +89,14 @@ class Reporting:
         report.drahealth_case = case  # type: ignore[attr-defined]
         if call.when == "setup":
             item.user_properties += [("requirement", name) for name in scenario.requirements]
-        problem = _error_text(report, call)
         played = item.stash.get(PLAYED, None)
+        failure = _failure(call, played, scenario)
+        problem = _error_text(report, call, failure)
         if call.when == "call" and played:
             report.duration = played.node.seconds  # it may have started before the call
         outcome: Outcome = "passed"
+        if failure:
+            item.user_properties += failure.properties()
         if report.failed:
             self._session.failed = True
             if self._session.cannot_start:
@@ -112,6 +120,11 @@ class Reporting:
                 known_issues=tuple(sorted({issue.id for issue in played.known_issues})) if played else (),
                 broken=_broken(scenario, call, played),
                 problem=problem,
+                cause=failure.diagnosis.cause if failure else "",
+                diagnosis=failure.diagnosis.text if failure else "",
+                quotes=failure.quotes if failure else (),
+                expected=failure.error.expected if failure else "",
+                seen=failure.error.seen if failure else "",
                 history=history_text.format_history(played.node.history.records) if played and report.failed else "",
                 rerun=self._rerun(item) if report.failed else "",
                 beyond=scenario.beyond(*about) if outcome == "not applicable" else (),
@@ -214,6 +227,47 @@ class Reporting:
         return os.path.relpath(path, report.absolute().parent), hashlib.sha256(content).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A failed check, with its explanation."""
+
+    error: Violation | StepFailed
+    diagnosis: Diagnosis
+    quotes: tuple[Quote, ...]
+    """The statements of the texts, of which a few are shown."""
+    left_out: int
+
+    def properties(self) -> Iterator[tuple[str, str]]:
+        """The properties in JUnit XML."""
+        if self.diagnosis.text:
+            yield from (("cause", self.diagnosis.cause), ("diagnosis", self.diagnosis.text))
+        yield from (("statement", f"{one} {one.link}".rstrip()) for one in self.quotes)
+
+    def lines(self) -> Iterator[str]:
+        """The diagnosis, the requirement and the statements of the texts."""
+        if self.diagnosis.text:
+            yield f"diagnosis: {self.diagnosis.text}"
+        entry = requirements().get(getattr(self.error, "requirement", ""))
+        if entry is None:
+            return
+        yield f"{entry.id} ({entry.level}, {entry.applies_to}): {entry.sentence}"
+        for one in self.quotes:
+            yield f"  text:     {one}"
+            if one.link:
+                yield f"            {one.link}"
+        if self.left_out:
+            yield f"            {self.left_out} more: drahealth explain {entry.id}"
+
+
+def _failure(call: pytest.CallInfo[Any], played: Played | None, scenario: Scenario) -> _Failure | None:
+    """The failed check of a scenario; None for any other error."""
+    error = call.excinfo.value if call.excinfo else None
+    if played is None or not isinstance(error, Violation | StepFailed):
+        return None
+    found = quotes(error.requirement, scenario.name) if isinstance(error, Violation) else ()
+    return _Failure(error, played.node.diagnosis(error), found[:_QUOTES], len(found[_QUOTES:]))
+
+
 def _is_harness(call: pytest.CallInfo[Any]) -> bool:
     """Whether the error is a harness error. Only assertions concern the tested kubelet or driver."""
     return call.excinfo is not None and not isinstance(call.excinfo.value, AssertionError)
@@ -231,26 +285,17 @@ def _broken(scenario: Scenario, call: pytest.CallInfo[Any], played: Played | Non
     return tuple(sorted({issue.requirement for issue in played.known_issues})) if played else ()
 
 
-def _error_text(report: pytest.TestReport, call: pytest.CallInfo[Any]) -> str:
+def _error_text(report: pytest.TestReport, call: pytest.CallInfo[Any], failure: _Failure | None) -> str:
     """The full error text. It replaces the traceback of errors whose traceback does not help."""
     if call.excinfo is None or not report.failed:
         return ""
     error = call.excinfo.value
-    if isinstance(error, HarnessError | ControlFailed | ApiError | StepFailed):
+    if failure:
+        place = [] if failure.error.where else [_place(call)]  # the message of a timeline already names the step
+        report.longrepr = "\n".join((*failure.lines(), *place, full_text(failure.error)))
+    elif isinstance(error, HarnessError | ControlFailed | ApiError):
         report.longrepr = full_text(error)
-    elif isinstance(error, Violation):
-        place = [] if error.where else [_place(call)]  # the message of a timeline already names the step
-        report.longrepr = "\n".join((*place, *_sentence(error.requirement), full_text(error)))
     return str(report.longrepr)
-
-
-def _sentence(requirement: str) -> list[str]:
-    entry = requirements().get(requirement)
-    return (
-        [f"{entry.id} ({entry.level}, {entry.applies_to}): {entry.sentence}", f"  source:   {entry.source}"]
-        if entry
-        else []
-    )
 
 
 def _place(call: pytest.CallInfo[Any]) -> str:

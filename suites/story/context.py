@@ -8,6 +8,7 @@ from typing import Protocol
 
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import StatusSeen
+from drahealth.suites.judging.status_content import Sought
 from drahealth.suites.story.history import History
 from drahealth.suites.targets.target import Target, Window
 
@@ -30,8 +31,13 @@ class StoryNode(Protocol):
     def latest(self, pod_uid: str) -> StatusSeen | None:
         """The newest status of the pod that the client received."""
 
-    async def until(self, true: Callable[[], bool], window: Window, expected: str, seen: object) -> None:
-        """Wait for the condition. Raises Violation with the last seen state at the end of the window."""
+    async def until(
+        self, true: Callable[[], bool], window: Window, expected: str, seen: object, sought: Sought | None = None
+    ) -> None:
+        """Wait for the condition. Raises Violation with the last seen state at the end of the window.
 
-    def check(self, true: bool, expected: str, seen: object) -> None:
-        """Raises Violation if the condition is false now."""
+        `sought` is the same for the diagnosis of a failure.
+        """
+
+    def check(self, true: bool, expected: str, seen: object, sought: Sought | None = None) -> None:
+        """Raises Violation if the condition is false now. `sought` as in `until`."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Registered
+from drahealth.suites.judging.status_content import Sought
 from drahealth.suites.story.context import StoryNode
 
 
@@ -26,6 +27,11 @@ class PluginGpu:
     def resource_id(self, profile: Profile) -> str:
         """The ID of the device in a pod status (KEP-4680, `ResourceID`). It is the same for all profiles."""
         return self.name
+
+    def sought(self, profile: Profile) -> Sought:
+        """The device, for the diagnosis of a failed check."""
+        device = (self.plugin.resource, "", self.name)
+        return Sought(driver=self.plugin.resource, device=device, id=self.resource_id(profile))
 
     async def becomes(self, health: str) -> None:
         """List the device with this health from now on."""
@@ -125,7 +131,11 @@ class DevicePlugin:
 
     async def _is_registered_again(self, before: int) -> None:
         await self.node.until(
-            lambda: self._registrations() > before, "start", f"the kubelet registers {self}", "no registration"
+            lambda: self._registrations() > before,
+            "start",
+            f"the kubelet registers {self}",
+            "no registration",
+            Sought(driver=self.resource, is_registration=True),
         )
 
     def _registrations(self) -> int:

@@ -15,6 +15,7 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.events import Registered, RegistrationCallFailed, ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.values import DeviceHealth, DeviceId, Health
+from drahealth.suites.judging.status_content import Sought
 from drahealth.suites.story.context import StoryNode
 
 
@@ -59,6 +60,11 @@ class Gpu:
         if profile.device_id == "first CDI id" and self.driver.options.cdi_ids:
             return self.cdi_id
         return str(self.id)
+
+    def sought(self, profile: Profile) -> Sought:
+        """The device, for the diagnosis of a failed check."""
+        driver = self.driver.sought
+        return replace(driver, device=(self.driver.name, self.id.pool, self.name), id=self.resource_id(profile))
 
     def reading(self, health: Health, message: str = "", timeout: int = 0) -> DeviceHealth:
         """A reading of this device for a report. `timeout` in seconds; 0 uses the driver's default."""
@@ -131,6 +137,11 @@ class Driver:
     @property
     def name(self) -> str:
         return self.options.name
+
+    @property
+    def sought(self) -> Sought:
+        """The driver, for the diagnosis of a failed check."""
+        return Sought(driver=self.name, instance=self.options.instance)
 
     @property
     def health_api(self) -> HealthApi | None:
@@ -236,19 +247,29 @@ class Driver:
     async def has_new_stream(self) -> None:
         """Wait until the kubelet has opened a health stream since the last call that ended or silenced the streams."""
         expected = f"driver {self} has a new health stream"
-        await self.node.until(lambda: len(self._opened()) > self._opened_before, "restart", expected, "no new stream")
+        await self.node.until(
+            lambda: len(self._opened()) > self._opened_before, "restart", expected, "no new stream", self.sought
+        )
 
     async def is_watched(self) -> None:
         """Wait until the driver has an open health stream."""
         await self.node.until(
-            lambda: bool(self._streams()), "restart", f"driver {self} has an open health stream", "no open stream"
+            lambda: bool(self._streams()),
+            "restart",
+            f"driver {self} has an open health stream",
+            "no open stream",
+            self.sought,
         )
 
     async def reports_again(self) -> None:
         """Wait for one more report of the driver."""
         before = len(self._own_reports())
         await self.node.until(
-            lambda: len(self._own_reports()) > before, "start", f"driver {self} sends a report", "no report"
+            lambda: len(self._own_reports()) > before,
+            "start",
+            f"driver {self} sends a report",
+            "no report",
+            self.sought,
         )
 
     async def has_reported(self, gpu: Gpu, health: Health) -> None:
@@ -258,7 +279,9 @@ class Driver:
             devices = (device for report in self._own_reports() for device in report.devices)
             return any((device.device, device.health) == (gpu.name, health) for device in devices)
 
-        await self.node.until(reported, "push", f"driver {self} has reported {gpu} as {health}", "no such report")
+        sought = replace(gpu.sought(self.node.profile), health=health)
+        expected = f"driver {self} has reported {gpu} as {health}"
+        await self.node.until(reported, "push", expected, "no such report", sought)
 
     async def reports_in_a_row(self, changes: Sequence[DeviceHealth]) -> None:
         """Report these changes one after the other, without a pause."""
@@ -284,7 +307,11 @@ class Driver:
     async def is_registered(self, before: int) -> None:
         """Wait for one more registration than `before`."""
         await self.node.until(
-            lambda: self.registrations > before, "start", f"the kubelet registers driver {self}", "no registration"
+            lambda: self.registrations > before,
+            "start",
+            f"the kubelet registers driver {self}",
+            "no registration",
+            replace(self.sought, is_registration=True),
         )
 
     def _streams(self) -> set[str]:

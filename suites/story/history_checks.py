@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from drahealth.manager.profile import Profile
 from drahealth.suites.judging import invariants
+from drahealth.suites.judging.diagnosis import DEVICE_PLUGIN, Setting
 from drahealth.suites.judging.holdings import Device, DevicesByName, by_name
 from drahealth.suites.judging.kubelet_side import devices_in, is_of_kubelet, one_side
 from drahealth.suites.story.cleanup import Cleanup
@@ -32,6 +33,12 @@ class HistoryChecks:
     def has_two_streams(self) -> bool:
         """Whether two health streams of one driver are open."""
         return invariants.has_two_streams(self._history.as_read(self._profile))
+
+    def setting(self) -> Setting:
+        """What a diagnosis needs to know about the story."""
+        drivers = {one.name: one.health_api.name if one.health_api else "" for one in self._made.drivers}
+        plugins = dict.fromkeys((one.resource for one in self._made.plugins), DEVICE_PLUGIN)
+        return Setting(self._profile, self._devices(), {**drivers, **plugins})
 
     def _devices(self) -> DevicesByName:
         """The story's devices by their names in a pod status of this profile."""

@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Never
@@ -17,7 +18,10 @@ from drahealth.proto.events import StatusSeen
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.suites.errors import reject_old_arguments
 from drahealth.suites.judging import invariants
+from drahealth.suites.judging.diagnosis import Diagnosis, diagnose, first_violation
 from drahealth.suites.judging.ledger import KnownIssue
+from drahealth.suites.judging.status_content import Sought, shows
+from drahealth.suites.judging.violation import HOLDS, StepFailed, Violation
 from drahealth.suites.story import manifests
 from drahealth.suites.story.claims import Claim, Claims
 from drahealth.suites.story.cleanup import Cleanup
@@ -327,18 +331,39 @@ class Node(Disruptions):
     def latest(self, pod_uid: str) -> StatusSeen | None:
         return self._watch.statuses.get(pod_uid)
 
-    async def until(self, true: Callable[[], bool], window: Window, expected: str, seen: object) -> None:
-        """Wait for the condition. Raises Violation with the last seen state at the end of the window."""
+    async def until(
+        self, true: Callable[[], bool], window: Window, expected: str, seen: object, sought: Sought | None = None
+    ) -> None:
+        """Wait for the condition. Raises Violation with the last seen state at the end of the window.
+
+        A status that comes later is no success. The wait for it lets the diagnosis say how late it was.
+        """
         if true():
             return
+        began, limit = time.monotonic(), self.target.windows[window]
         if not await self._becomes_true(true, window):
             self.target.check()
-            limit = f"within {self.target.windows[window]:g} s ({window})"
-            self.check(False, f"{expected} {limit}", seen)
+            seen = str(seen)
+            if sought:
+                sought = replace(sought, since=began, limit=None if window == "resync" else limit)
+                await self._wait_for_a_late_status(true, window, sought)
+            self.check(False, f"{expected} within {limit:g} s ({window})", seen, sought)
 
-    def check(self, true: bool, expected: str, seen: object) -> None:
+    def check(self, true: bool, expected: str, seen: object, sought: Sought | None = None) -> None:
         """Raises Violation if the condition is false now."""
-        self._judge.check(true, expected, seen)
+        try:
+            self._judge.check(true, expected, seen, sought)
+        except Violation as violation:
+            violation.at = time.monotonic()
+            raise
+
+    def diagnosis(self, failure: Violation | StepFailed) -> Diagnosis:
+        """Why a check of the story failed, from its history."""
+        records = [record for record in self.history.records if record.at <= failure.at]
+        setting = self._evidence.setting()
+        if isinstance(failure, Violation) and failure.assertion == HOLDS:
+            return first_violation(records, failure.requirement, setting)
+        return diagnose(records, failure.sought, setting)
 
     def requires_messages_of(self, driver: Driver) -> bool:
         """Whether the pod status must show the messages of this driver.
@@ -368,7 +393,7 @@ class Node(Disruptions):
             self.seconds = time.monotonic() - began
         found = self._evidence.violations()
         for requirement, violations in ((name, found[name]) for name in found if name not in self.unjudged):
-            with self.judging(requirement, "holds throughout"):
+            with self.judging(requirement, HOLDS):
                 self.check(not violations, "the invariant holds in the whole history", "; ".join(violations))
 
     async def _becomes_true(self, true: Callable[[], bool], window: Window) -> bool:
@@ -376,6 +401,15 @@ class Node(Disruptions):
         if opened.jumped:
             self.history.observe(events.TimePassed(opened.jumped))
         return await self.history.until(true, opened.wait, opened.longest)
+
+    async def _wait_for_a_late_status(self, true: Callable[[], bool], window: Window, sought: Sought) -> None:
+        """Wait for the next periodic status, unless a known issue explains the failure, or an earlier step failed."""
+        if window == "resync" or self._judge.is_known:
+            return
+        if any(status.uid == sought.pod and shows(status, sought) for status in self.history.of(StatusSeen)):
+            return  # it came in time, and has gone
+        if diagnose(self.history.records, sought, self._evidence.setting()).cause in ("no status", "other content"):
+            await self._becomes_true(true, "resync")
 
     async def _wait_for_convergence(self) -> None:
         """Wait until every running pod shows the last report. The drivers send no further reports."""

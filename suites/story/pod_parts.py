@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Protocol
 
 from drahealth.fakes.cluster.api import Object
 from drahealth.proto.events import ContainerSeen, StatusSeen
 from drahealth.proto.values import Health, ResourceStatus
+from drahealth.suites.judging.status_content import Sought
 from drahealth.suites.story.context import StoryNode
 from drahealth.suites.story.device_plugin import PluginGpu
 from drahealth.suites.story.hardware import Driver, Gpu
@@ -53,21 +55,26 @@ class PodPart:
         self, gpu: Gpu | PluginGpu, health: Health, message: str | None = None, within: Window = "push"
     ) -> None:
         """Wait until this part shows the device with this health. `message` as in `Pod.shows`."""
-        await self._until(lambda: self._shown(gpu, health, message), within, self._words("shows", gpu, health, message))
+        words, sought = self._words("shows", gpu, health, message), self._sought(gpu, health, message)
+        await self._until(lambda: self._shown(gpu, health, message), within, words, sought)
 
     def still_shows(self, gpu: Gpu | PluginGpu, health: Health, message: str | None = None) -> None:
         """Check that the newest status shows this health."""
         words = self._words("still shows", gpu, health, message)
-        self._node.check(self._shown(gpu, health, message), words, self._pod)
+        sought = self._sought(gpu, health, message)
+        self._node.check(self._shown(gpu, health, message), words, self._pod, sought)
 
     async def shows_entries(self, expected: Mapping[str, Sequence[Gpu]], within: Window = "push") -> None:
         """Wait until there are exactly these entries, each with exactly these devices."""
         wanted = {name: {gpu.resource_id(self._node.profile) for gpu in gpus} for name, gpus in expected.items()}
-        await self._until(lambda: entry_ids(self._entries()) == wanted, within, f"{self} has the entries {wanted}")
+        sought = Sought(pod=self._pod.uid, places=(self._name,), entries=wanted)
+        words = f"{self} has the entries {wanted}"
+        await self._until(lambda: entry_ids(self._entries()) == wanted, within, words, sought)
 
     async def shows_nothing(self, within: Window = "push") -> None:
         """Wait until there are no entries."""
-        await self._until(lambda: not self._entries(), within, f"{self} has no entries")
+        absent = Sought(pod=self._pod.uid, places=(self._name,), is_absent=True)
+        await self._until(lambda: not self._entries(), within, f"{self} has no entries", absent)
 
     async def is_in_state(self, state: str, restarts: int = 0) -> None:
         """Wait for this state of the container (running, terminated or a waiting reason) and restart count."""
@@ -108,6 +115,9 @@ class PodPart:
     def _words(self, shows: str, gpu: Gpu | PluginGpu, health: Health, message: str | None) -> str:
         return f"{self} {shows} {gpu} {health}" + (f" {message!r}" if message else "")
 
+    def _sought(self, gpu: Gpu | PluginGpu, health: Health, message: str | None) -> Sought:
+        return sought_in(self._pod, gpu, health, message, (self._name,))
+
     def _seen(self) -> Sequence[ContainerSeen]:
         status = self._pod.status
         return [c for c in (*status.init_containers, *status.containers) if c.name == self._name] if status else []
@@ -116,12 +126,39 @@ class PodPart:
         return dict(self._pod.status.entries()).get(self._name, ()) if self._pod.status else ()
 
     def _shown(self, gpu: Gpu | PluginGpu, health: Health, message: str | None) -> bool:
-        if message and isinstance(gpu, Gpu) and not self._node.requires_messages_of(gpu.driver):
-            message = ""
+        message = required_message(self._node, gpu, message)
         return shows_health(self._entries(), gpu.resource_id(self._node.profile), health, message, gpu.entry)
 
-    async def _until(self, true: Callable[[], bool], within: Window, expected: str) -> None:
-        await self._node.until(true, within, expected, self._pod)
+    async def _until(
+        self, true: Callable[[], bool], within: Window, expected: str, sought: Sought | None = None
+    ) -> None:
+        await self._node.until(true, within, expected, self._pod, sought or Sought(pod=self._pod.uid))
+
+
+def required_message(node: MessageNode, gpu: Gpu | PluginGpu, message: str | None) -> str | None:
+    """The message that a pod status must show; none of a driver whose messages the status does not have."""
+    if message and isinstance(gpu, Gpu) and not node.requires_messages_of(gpu.driver):
+        return ""
+    return message
+
+
+def sought_in(
+    pod: PodView,
+    gpu: Gpu | PluginGpu,
+    health: Health | None,
+    message: str | None,
+    places: Sequence[str] | None,
+    entry: str | None = None,
+) -> Sought:
+    """What a check of a pod looks for, for the diagnosis of a failure. `places` None: any container."""
+    return replace(
+        gpu.sought(pod.node.profile),
+        pod=pod.uid,
+        health=health,
+        message=required_message(pod.node, gpu, message),
+        entry=entry or gpu.entry,
+        places=None if places is None else tuple(places),
+    )
 
 
 def shows_health(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from drahealth.suites.judging.ledger import KnownIssue, known_issues
+from drahealth.suites.judging.status_content import Sought
 from drahealth.suites.judging.violation import STEP_FAILED, Violation
 
 
@@ -26,7 +27,7 @@ class RequirementChecks:
     def judging(self, requirement: str, assertion: str) -> Iterator[None]:
         """A failure in this block counts for this requirement. After a known issue the scenario continues."""
         before, (self.requirement, self._assertion) = (self.requirement, self._assertion), (requirement, assertion)
-        issue = next((i for i in known_issues(self._profile) if i.covers(requirement, assertion, self._title)), None)
+        issue = self._issue(requirement, assertion)
         try:
             yield
             if issue and issue.happens == "always":
@@ -39,7 +40,17 @@ class RequirementChecks:
         finally:
             self.requirement, self._assertion = before
 
-    def check(self, true: bool, expected: str, seen: object) -> None:
+    @property
+    def is_known(self) -> bool:
+        """Whether a failure now is a known issue of the release."""
+        return self._issue(self.requirement, self._assertion) is not None
+
+    def check(self, true: bool, expected: str, seen: object, sought: Sought | None = None) -> None:
         """Raises Violation if the condition is false."""
         if not true:
-            raise Violation(self.requirement, self._assertion, expected, str(seen))
+            violation = Violation(self.requirement, self._assertion, expected, str(seen))
+            violation.sought = sought
+            raise violation
+
+    def _issue(self, requirement: str, assertion: str) -> KnownIssue | None:
+        return next((i for i in known_issues(self._profile) if i.covers(requirement, assertion, self._title)), None)

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Protocol
 
 from drahealth.fakes.cluster.api import CLAIMS, NODES, PODS, Object
@@ -13,12 +14,20 @@ from drahealth.fakes.cluster.scheduling.claims import is_allocated
 from drahealth.proto.event_text import format_event
 from drahealth.proto.events import ContainerSeen, EventSeen, HeldDevice, StatusSeen, Unprepared
 from drahealth.proto.values import Health, ResourceHealth
+from drahealth.suites.judging.status_content import Sought
 from drahealth.suites.story.claims import Claim, Claims
 from drahealth.suites.story.device_plugin import DevicePlugin, PluginGpu, ResourceRequest
 from drahealth.suites.story.hardware import Driver, Gpu
 from drahealth.suites.story.holdings import devices_held
 from drahealth.suites.story.pod_manifest import PodUses
-from drahealth.suites.story.pod_parts import MessageNode, PodPart, entry_ids, shows_health
+from drahealth.suites.story.pod_parts import (
+    MessageNode,
+    PodPart,
+    entry_ids,
+    required_message,
+    shows_health,
+    sought_in,
+)
 from drahealth.suites.targets.target import Window
 
 
@@ -54,6 +63,11 @@ class Pod:
         return PodPart(self, container)
 
     @property
+    def sought(self) -> Sought:
+        """The pod, for the diagnosis of a failed check."""
+        return Sought(pod=self.uid)
+
+    @property
     def status(self) -> StatusSeen | None:
         """The newest status that the client received."""
         return self.node.latest(self.uid)
@@ -68,7 +82,8 @@ class Pod:
 
     async def is_running(self) -> None:
         """Wait until the pod is Running, and every container runs."""
-        await self.node.until(self._runs, "start", f"pod {self.name} is Running, and every container runs", self)
+        expected = f"pod {self.name} is Running, and every container runs"
+        await self.node.until(self._runs, "start", expected, self, self.sought)
 
     async def is_scheduled(self) -> None:
         """Wait until the pod has a node. A kubelet need not run."""
@@ -119,7 +134,9 @@ class Pod:
     async def is_in_phase(self, phase: str) -> None:
         """Wait until the pod is in this phase (Succeeded, Failed, ...)."""
         expected = f"pod {self.name} is {phase}"
-        await self.node.until(lambda: self.status is not None and self.status.phase == phase, "start", expected, self)
+        await self.node.until(
+            lambda: self.status is not None and self.status.phase == phase, "start", expected, self, self.sought
+        )
 
     async def is_cleaned_up(self, phase: str) -> None:
         """Wait until the pod is in this terminal phase, and its claims are unprepared. No other pod may use them."""
@@ -155,18 +172,19 @@ class Pod:
         `message` None accepts any message; "" requires an empty one.
         """
         expected = f"pod {self.name} shows {gpu} {health}" + (f" {message!r}" if message else "")
-        await self.node.until(lambda: self._shown(gpu, health, message, entry), within, expected, self)
+        sought = self._sought(gpu, health, message, entry)
+        await self.node.until(lambda: self._shown(gpu, health, message, entry), within, expected, self, sought)
 
     def still_shows(self, gpu: Gpu | PluginGpu, health: Health, message: str | None = None) -> None:
         """Check that the newest status shows this health."""
         expected = f"pod {self.name} still shows {gpu} {health}" + (f" {message!r}" if message else "")
-        self.node.check(self._shown(gpu, health, message, None), expected, self)
+        self.node.check(self._shown(gpu, health, message, None), expected, self, self._sought(gpu, health, message))
 
     async def shows_entries(self, expected: Mapping[str, Sequence[Gpu | PluginGpu]], within: Window = "push") -> None:
         """Wait until every container has exactly these entries, each with exactly these devices."""
         wanted = {name: {gpu.resource_id(self.node.profile) for gpu in gpus} for name, gpus in expected.items()}
         words = f"pod {self.name} has the entries {wanted}"
-        await self._until(words, lambda c: _ids(c) == wanted, within)
+        await self._until(words, lambda c: _ids(c) == wanted, within, replace(self.sought, entries=wanted))
 
     async def shows_only_in(self, *containers: str) -> None:
         """Wait until only these containers have entries."""
@@ -175,7 +193,8 @@ class Pod:
 
     async def shows_no_health(self, within: Window = "restart") -> None:
         """Wait until no container has the field."""
-        await self._until(f"pod {self.name} has no allocatedResourcesStatus", lambda c: c.resources is None, within)
+        words, absent = f"pod {self.name} has no allocatedResourcesStatus", replace(self.sought, is_absent=True)
+        await self._until(words, lambda c: c.resources is None, within, absent)
         for name in ("", *self.uses.init, *self.uses.sidecars):
             await self[name].shows_nothing(within)
 
@@ -304,6 +323,7 @@ class Pod:
             "start",
             f"pod {self.name} has an entry {plugin.resource}",
             self,
+            replace(self.sought, driver=plugin.resource),
         )
         return [plugin.gpu(name) for name in sorted(self._ids_in(plugin.resource))]
 
@@ -324,7 +344,11 @@ class Pod:
             users = [c for c in self._seen() if gpu.name in _ids(c).get(gpu.entry, ())]
             return bool(users) and all(shows_health(c.resources or (), gpu.name, health, "", gpu.entry) for c in users)
 
-        await self.node.until(is_true, "push", f"a container of pod {self.name} shows {gpu} {health}", self)
+        expected, sought = (
+            f"a container of pod {self.name} shows {gpu} {health}",
+            sought_in(self, gpu, health, "", None),
+        )
+        await self.node.until(is_true, "push", expected, self, sought)
 
     def _ids_in(self, entry: str) -> set[str]:
         return {name for c in self._seen() for name in _ids(c).get(entry, ())}
@@ -337,23 +361,28 @@ class Pod:
 
     def _shown(self, gpu: Gpu | PluginGpu, health: Health, message: str | None, entry: str | None) -> bool:
         name = gpu.resource_id(self.node.profile)
-        if message and isinstance(gpu, Gpu) and not self.node.requires_messages_of(gpu.driver):
-            message = ""
+        message = required_message(self.node, gpu, message)
         users = [c for c in self._seen() if self.uses.containers[c.name]]
         return bool(users) and all(
             shows_health(c.resources or (), name, health, message, entry or gpu.entry) for c in users
         )
+
+    def _sought(self, gpu: Gpu | PluginGpu, health: Health, message: str | None, entry: str | None = None) -> Sought:
+        users = [name for name, uses in self.uses.containers.items() if uses]
+        return sought_in(self, gpu, health, message, users, entry)
 
     def _runs(self) -> bool:
         is_complete = len(self._seen()) == len(self.uses.containers)
         is_in_phase = self.status is not None and self.status.phase == "Running"
         return is_complete and is_in_phase and all(container.state == "running" for container in self._seen())
 
-    async def _until(self, expected: str, true: Callable[[ContainerSeen], bool], window: Window) -> None:
+    async def _until(
+        self, expected: str, true: Callable[[ContainerSeen], bool], window: Window, sought: Sought | None = None
+    ) -> None:
         def all_true() -> bool:
             return len(self._seen()) == len(self.uses.containers) and all(true(c) for c in self._seen())
 
-        await self.node.until(all_true, window, expected, self)
+        await self.node.until(all_true, window, expected, self, sought or self.sought)
 
 
 def _healths(text: str) -> set[str]:

@@ -5,7 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from drahealth.fakes.cluster.api import ApiError
@@ -16,7 +16,7 @@ from drahealth.fakes.durations import Duration
 from drahealth.fakes.program.user_files import Place
 from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect
 from drahealth.fakes.timelines.check import WINDOWS
-from drahealth.fakes.timelines.expected import already_true, sought
+from drahealth.fakes.timelines.expected import already_true, fits, sought
 from drahealth.fakes.timelines.plan import ENDING
 from drahealth.fakes.timelines.stage import TimelineStage
 from drahealth.fakes.timelines.story import Story
@@ -24,11 +24,13 @@ from drahealth.fakes.timelines.workload import HELD
 from drahealth.proto.events import Prepared, StatusSeen, StreamOpened, TimePassed, TimeSkipped, Unprepared
 from drahealth.proto.values import ResourceHealth
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.judging.status_content import Sought
 from drahealth.suites.judging.violation import STEP_FAILED, StepFailed, Violation
 from drahealth.suites.story.device_plugin import DevicePlugin
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.history import History
 from drahealth.suites.story.node import RECEIPT_LIMIT, Node
+from drahealth.suites.story.pod_parts import sought_in
 from drahealth.suites.story.receipts import are_received
 from drahealth.suites.story.workload import Pod
 from drahealth.suites.targets.target import Window
@@ -135,7 +137,9 @@ class NodeStage(TimelineStage):
             if error.assertion != STEP_FAILED:
                 raise
             what = _NOT_MET if action.verb == "expect" else "this step failed"
-            raise StepFailed(error.where, what, error.expected, str(error.seen)) from None
+            failed = StepFailed(error.where, what, error.expected, str(error.seen))
+            failed.sought, failed.at = error.sought, error.at
+            raise failed from None
         except HarnessError as error:
             error.where = error.where or where
             raise
@@ -180,7 +184,7 @@ class NodeStage(TimelineStage):
         held = ", ".join(sorted(self._holder.held))
         self._node.check(self._can_show(action), expected, f"it holds {held}, and not {action.device}\n{seen}")
         if expect.within in WINDOWS:
-            await self._node.until(true, cast("Window", expect.within), expected, seen)
+            await self._node.until(true, cast("Window", expect.within), expected, seen, self._sought(action, expect))
             return True
         return await self._node.history.until(true, Duration.parse(expect.within).high)
 
@@ -205,7 +209,7 @@ class NodeStage(TimelineStage):
             if held
             else f"shows {sought(action, expect)} within {expect.within}"
         )
-        self._node.check(False, f"pod {self._pod.name} {shows}", self._pod)
+        self._node.check(False, f"pod {self._pod.name} {shows}", self._pod, self._sought(action, expect))
 
     def shown(self, device: str, of: Subject = "driver") -> list[ResourceHealth]:
         names = self._names(device)
@@ -227,6 +231,15 @@ class NodeStage(TimelineStage):
     @property
     def _pod(self) -> Pod:
         return self._holder.pod
+
+    def _sought(self, action: Action, expect: Expect) -> Sought | None:
+        """The first device that does not show what is expected, for the diagnosis of a failure."""
+        names, plugin = self._names(action.device), self._plugin if action.of == "device-plugin" else None
+        gpus = [gpu for gpu in (plugin.gpus if plugin else self._driver.gpus) if gpu.name in names]
+        for gpu in gpus:
+            if not all(fits(one, expect) for one in self._pod.resources(gpu)) or len(gpus) == 1:
+                return replace(sought_in(self._pod, gpu, expect.health, expect.message, None), is_pattern=True)
+        return None
 
     def _can_show(self, action: Action) -> bool:
         """The pod holds some of it; which devices of a device plugin it does is the kubelet's business."""

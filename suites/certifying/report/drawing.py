@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from drahealth.proto.clock import format_seconds
 from drahealth.suites.certifying.report.bars import Bar, Stretch
 from drahealth.suites.certifying.report.lanes import Group, Lane
 from drahealth.suites.certifying.report.results import shown
@@ -92,7 +93,7 @@ def _group(group: Group, shapes: int) -> DrawnGroup:
     margin = max((end - start) / 100, 0.001)
     scale = _Scale(max(0.0, start - margin), end - start + 2 * margin, shapes)
     marks = tuple(
-        Shape(mark.kind, scale.percent(mark.at), 0, f"{_seconds(mark.at)} s: {shown(mark.text, 300)}")
+        Shape(mark.kind, scale.percent(mark.at), 0, f"{format_seconds(mark.at)}: {shown(mark.text, 300)}")
         for mark in group.marks
     )
     lanes = tuple(_lane(lane, scale) for lane in group.lanes)
@@ -120,7 +121,7 @@ def _bar(bar: Bar, y: int, scale: _Scale) -> DrawnBar:
         *_stretches("late", bar.late, scale),
         *_stretches("faulted", bar.faults, scale),
     )
-    changes = [f"{span.health} from {_seconds(span.start)} s" for span in bar.spans[: scale.shapes]]
+    changes = [f"{span.health} from {format_seconds(span.start)}" for span in bar.spans[: scale.shapes]]
     summary = "; ".join([*changes[:20], *(shown(one.text, 300) for one in (*bar.late[:5], *bar.faults[:5]))])
     return DrawnBar(shown(bar.source, 100), y, shapes, summary)
 
@@ -128,7 +129,7 @@ def _bar(bar: Bar, y: int, scale: _Scale) -> DrawnBar:
 def _spans(bar: Bar, scale: _Scale) -> Iterator[Shape]:
     for span in bar.spans[: scale.shapes]:
         message = f", {shown(span.message, 200)!r}" if span.message else ""
-        text = f"{span.health}{message}, {_seconds(span.start)} s to {_seconds(span.end)} s"
+        text = f"{span.health}{message}, {format_seconds(span.start)} to {format_seconds(span.end)}"
         x = scale.percent(span.start)
         yield Shape(span.health.lower(), x, round(scale.percent(span.end) - x, 2), text)
 
@@ -139,16 +140,11 @@ def _ticks(bar: Bar, scale: _Scale) -> Iterator[Shape]:
         x = scale.percent(at)
         if x - last >= 100 / scale.shapes:
             last = x
-            yield Shape("report", x, 0, f"report at {_seconds(at)} s")
+            yield Shape("report", x, 0, f"report at {format_seconds(at)}")
 
 
 def _stretches(kind: str, stretches: Sequence[Stretch], scale: _Scale) -> Iterator[Shape]:
     for one in stretches[: scale.shapes]:
         x = scale.percent(one.start)
-        text = f"{kind}: {shown(one.text, 300)}, {_seconds(one.start)} s to {_seconds(one.end)} s"
+        text = f"{kind}: {shown(one.text, 300)}, {format_seconds(one.start)} to {format_seconds(one.end)}"
         yield Shape(kind, x, round(scale.percent(one.end) - x, 2), text)
-
-
-def _seconds(time: float) -> str:
-    """A time for a reader: milliseconds count in scenarios of the reference, which take less than a second."""
-    return f"{time:.1f}" if time >= 1 or not time else f"{time:.3f}"

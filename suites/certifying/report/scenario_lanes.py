@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from drahealth.proto.clock import format_seconds
 from drahealth.proto.events import (
     DevicesListed,
     Event,
@@ -148,9 +149,9 @@ def _marks(records: Sequence[Record]) -> Iterator[Mark]:
             case Step(text=text):
                 yield Mark(record.at, "step", text)
             case TimePassed(seconds=seconds):
-                yield Mark(record.at, "step", f"the clock of the node advances by {seconds:g} s")
+                yield Mark(record.at, "step", f"the clock of the node advances by {format_seconds(seconds)}")
             case TimeSkipped(seconds=seconds):
-                yield Mark(record.at, "step", f"the timeline skips {seconds:g} s without a change")
+                yield Mark(record.at, "step", f"the timeline skips {format_seconds(seconds)} without a change")
             case MalformedReceived(stream=stream):
                 yield Mark(record.at, "problem", f"malformed report on stream {stream}")
             case GrpcCall() as call if mark := call_mark(call):

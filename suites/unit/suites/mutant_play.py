@@ -9,6 +9,8 @@ from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
 from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.health_apis import HealthApi
+from drahealth.suites.judging.diagnosis import Diagnosis
+from drahealth.suites.judging.violation import Violation
 from drahealth.suites.run.scenario import scenario_of
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.reference.target import RESYNC, ReferenceTarget
@@ -59,10 +61,12 @@ class SoonWhileJudged(Mapping[Window, float]):
         return len(PATIENT)
 
 
-def play(case: Case, windows: Mapping[Window, float] | None = None) -> None:
+def play(
+    case: Case, windows: Mapping[Window, float] | None = None, *, diagnosed: Callable[[Diagnosis], None] | None = None
+) -> None:
     """Play the story on its own target, with short windows for its requirement unless others are given.
 
-    Raises Violation.
+    Raises Violation. `diagnosed` receives its diagnosis.
     """
     found = scenario_of(case.story)
     assert found
@@ -81,6 +85,10 @@ def play(case: Case, windows: Mapping[Window, float] | None = None) -> None:
             run(node.begin())
             try:
                 case.story(node=node)
+            except Violation as violation:
+                if diagnosed:
+                    diagnosed(node.diagnosis(violation))
+                raise
             finally:
                 run(node.finish())
         finally:

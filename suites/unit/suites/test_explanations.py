@@ -14,8 +14,9 @@ IDS = [*requirements(), *driver_ledger.requirements(), *{issue.id for issue in e
 @pytest.mark.parametrize(
     ("name", "titles"),
     [
-        ("STATUS-03", ["level", "source", "scenarios", "link"]),
-        ("status-02", ["level", "source", "readings", "scenarios", "releases", "link"]),
+        ("STATUS-03", ["level", "source", "texts", "scenarios"]),
+        ("status-02", ["level", "source", "texts", "readings", "scenarios", "releases"]),
+        ("DP-05", ["level", "source", "scenarios", "releases", "link"]),
         ("PLUGIN-05", ["level", "source", "releases", "judged by", "checks", "link"]),
         ("P-08", ["requirement", "assertion", "releases", "condition", "link"]),
         ("READ-01", ["texts", "our reading", "reason", "requirements"]),

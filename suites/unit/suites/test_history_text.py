@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from drahealth.proto.event_text import format_event
 from drahealth.proto.events import (
+    CheckpointWritten,
     CommandDone,
     ContainerSeen,
     DeviceChanged,
@@ -30,6 +31,7 @@ from drahealth.proto.events import (
     StreamClosed,
     StreamOpened,
     TimePassed,
+    TimeSkipped,
     Unprepared,
 )
 from drahealth.proto.extended_resources import PluginDevice
@@ -73,12 +75,18 @@ LINES: list[tuple[Event, str]] = [
     ),
     (Restarted("kubelet"), "kubelet restarted"),
     (ReportReceived("d", "/d.sock", "kubelet#1", 40, (HOT,)), "kubelet received from d: gpu-0 Unhealthy 'hot'"),
-    (GrpcCall("d", "/d.sock", "a.B/Prepare", {}, {}, 0.5), "kubelet called Prepare of d: OK after 0.500 s"),
+    (GrpcCall("d", "/d.sock", "a.B/Prepare", {}, {}, 0.5), "kubelet called Prepare of d: OK after 0.5 s"),
     (
         GrpcCall("d", "/d.sock", "a.B/Prepare", {}, None, 45, "DEADLINE_EXCEEDED", "too slow"),
-        "kubelet called Prepare of d: DEADLINE_EXCEEDED too slow after 45.000 s",
+        "kubelet called Prepare of d: DEADLINE_EXCEEDED too slow after 45 s",
     ),
     (TimePassed(2.5), "2.5 s passed"),
+    (TimePassed(30.900000000000002), "30.9 s passed"),
+    (TimeSkipped(0.034499), "the timeline skipped 0.034 s without a change"),
+    (
+        CheckpointWritten("f", 1, 0.000455632000011974, True),
+        "checkpoint-written: file f, size 1, seconds 0.000456, ok True",
+    ),
     (StatusSeen("pod-1", "uid", "Pending", ()), f"{'':24}pod pod-1 Pending: "),
     (
         EventSeen("pod-1", "uid", "Warning", "DeviceUnhealthy", "Device d/p/gpu-0 is Unhealthy", 3),

@@ -41,6 +41,7 @@ from drahealth.suites.unit.suites.histories import (
 
 HEALTHY, UNHEALTHY, UNKNOWN = Health
 LONG = "m" * 1000
+GPU = f"{DRIVER}/{POOL}/gpu-0"
 
 
 def unreported(*happened: Event | float) -> list[str]:
@@ -83,7 +84,7 @@ def test_unreported_or_old_health_is_found_in_init_containers_and_in_the_pod_its
         entries = entry(resource(health))
         return pod(init=[container(entries)]) if place == "init" else pod(own=(entries,))
 
-    assert name(unreported(report(HEALTHY), shown(UNHEALTHY)), "pod-1", str(resource(UNHEALTHY)))
+    assert name(unreported(report(HEALTHY), shown(UNHEALTHY)), "pod-1", f"{GPU} Unhealthy")
     assert len(not_converged(opened(), report(HEALTHY), report(UNHEALTHY), shown=shown(HEALTHY))) == 1
 
 
@@ -101,7 +102,7 @@ def test_reported_health_may_be_shown_repeatedly() -> None:
 
 
 def test_a_health_that_was_never_reported_is_found() -> None:
-    assert name(unreported(report(HEALTHY), status(UNHEALTHY)), "pod-1", str(resource(UNHEALTHY)))
+    assert name(unreported(report(HEALTHY), status(UNHEALTHY)), "pod-1", f"{GPU} Unhealthy")
 
 
 def test_a_health_that_is_reported_only_afterwards_is_found() -> None:
@@ -307,7 +308,7 @@ def not_converged(*happened: Event | float, shown: StatusSeen, gates_on: bool = 
 
 def test_a_running_pod_with_an_older_health_is_found() -> None:
     found = not_converged(opened(), report(), report(UNHEALTHY, "hot"), shown=status())
-    assert name(found, "pod-1", str(resource()), str(report(UNHEALTHY, "hot").devices[0]))
+    assert name(found, "pod-1", f"{GPU} Healthy", "gpu-0 Unhealthy 'hot'")
 
 
 @pytest.mark.parametrize(

@@ -102,9 +102,12 @@ def test_failures_are_explained(pytester: pytest.Pytester) -> None:
     run.assert_outcomes(failed=4)
     run.stdout.fnmatch_lines(
         [
-            'test_failures_are_explained.py:9: node.check(len(str(gpu.id)) < 5, "a short id", gpu.id)',
+            "diagnosis: the history has each step from the registration to the Pod status; *",
             "STATUS-04 (MUST, kubelet): A device's resourceID is DRIVER/POOL/DEVICE, *",
-            "  source:   KEP: Proposal, ResourceID",
+            "  text:     KEP, Proposal, ResourceHealth, ResourceID: * (TEXT-*)",
+            "            https://github.com/kubernetes/enhancements/*#proposal",
+            "            2 more: drahealth explain STATUS-04",
+            'test_failures_are_explained.py:9: node.check(len(str(gpu.id)) < 5, "a short id", gpu.id)',
             "STATUS-04: the id is short",
             "  expected: a short id",
             "  seen:     gpu-1.*.example.com/node-a/gpu-0",

@@ -1,0 +1,195 @@
+"""What a Pod status shows of one device, and how it differs from what a check looked for. Pure."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from drahealth.proto.events import StatusSeen
+from drahealth.proto.quoting import one_line
+from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
+from drahealth.suites.judging.holdings import Device
+
+_MESSAGE = 60
+"""Characters of a message."""
+_NAMES = 3
+"""Names in a list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """What a failed check looked for, as far as it concerns one device, one driver or one pod."""
+
+    pod: str = ""
+    """uid; empty for the pods of the scenario."""
+    driver: str = ""
+    """The driver, or the resource of a device plugin."""
+    instance: str = ""
+    """The instance of the driver in a rolling update."""
+    device: Device | None = None
+    id: str = ""
+    """resourceID of the device."""
+    health: Health | None = None
+    """None for the last report."""
+    message: str | None = None
+    """None for any message."""
+    is_pattern: bool = False
+    """Whether the message is a pattern with wildcards."""
+    entry: str | None = None
+    """None for an entry with any name."""
+    places: tuple[str, ...] | None = None
+    """The containers that must show the device, "" for the pod itself; None for at least one of them."""
+    entries: Mapping[str, Collection[str]] | None = None
+    """The names of all entries of each of the `places`, each with all its resourceIDs; instead of a device."""
+    is_absent: bool = False
+    """Whether the status must show no health."""
+    is_registration: bool = False
+    """Whether the check waited for a registration of the driver."""
+    since: float = 0.0
+    """When the check began to wait, on the clock of the records."""
+    limit: float | None = None
+    """Seconds for which it waited; None if it did not wait."""
+
+    def __str__(self) -> str:
+        name = self.device[2] if self.device else "what was expected"
+        return reading(name, self.health, self.message) if self.health else name
+
+
+def reading(name: str, health: Health, message: str | None) -> str:
+    """A device with its health and message, in words."""
+    return f"{name} {health}" + (f" {one_line(message, _MESSAGE)!r}" if message else "")
+
+
+def shows(status: StatusSeen, sought: Sought) -> bool:
+    """Whether the status shows it."""
+    entries = dict(status.entries())
+    if sought.is_absent:
+        return not _entries_in(status, sought)
+    if sought.entries is not None:
+        return all(not _other_entries(status, sought, place) for place in _places(status, sought))
+    places = sought.places
+    if places is None:
+        places = tuple(name for name in entries if any(_found(status, sought, name)))
+    return bool(places) and all(
+        bool(found := [one for _, one in _found(status, sought, place)])
+        and all(_is_right(one, sought) for one in found)
+        for place in places
+    )
+
+
+def lists(status: StatusSeen, sought: Sought) -> bool:
+    """Whether each sought container has the device, with any health."""
+    places = sought.places or tuple(place for place, _ in status.entries() if any(_found(status, sought, place)))
+    return bool(places) and all(any(_found(status, sought, place)) for place in places)
+
+
+def has_field(status: StatusSeen) -> bool:
+    """Whether a part of the status has `allocatedResourcesStatus` with entries."""
+    return any(entries for _, entries in status.entries())
+
+
+def difference(status: StatusSeen, sought: Sought) -> str:
+    """What the status does instead, as a predicate. It must not show what was sought."""
+    if sought.is_absent:
+        names = _names([entry.name for entry in _entries_in(status, sought)])
+        return f"has {names or 'an empty list'} in allocatedResourcesStatus, where no health is expected"
+    if not has_field(status):
+        return "has no allocatedResourcesStatus"
+    if sought.entries is not None:
+        return next(filter(None, (_other_entries(status, sought, place) for place in _places(status, sought))), "")
+    places = [place for place, _ in status.entries()]
+    found = {place: entries for place in places if (entries := list(_found(status, sought, place)))}
+    name = sought.device[2] if sought.device else sought.id
+    wanted = [place for place in sought.places or () if place not in found]
+    if not found or wanted:
+        return _missing(status, sought, name, found, wanted)
+    wrong = [one for entries in found.values() for _, one in entries if not _is_right(one, sought)]
+    if not wrong:
+        return f"shows {sought}"
+    if wrong[0].health is sought.health:
+        return f"shows {name} {wrong[0].health} with the message {_quoted(wrong[0])}, not {_text(sought.message)}"
+    return f"shows {reading(name, wrong[0].health, wrong[0].message)}, not {sought.health}"
+
+
+def _missing(
+    status: StatusSeen,
+    sought: Sought,
+    name: str,
+    found: dict[str, list[tuple[str, ResourceHealth]]],
+    wanted: list[str],
+) -> str:
+    """The words for a device that is missing from a container, from its entry, or from the whole status."""
+    if wanted and found:
+        return f"shows {name} in {_place(next(iter(found)))}, and not in {_place(wanted[0])}"
+    others = [
+        (entry.name, one.resource_id) for _, entries in status.entries() for entry in entries for one in entry.resources
+    ]
+    if elsewhere := [entry for entry, id_ in others if id_ == sought.id]:
+        return f"shows {name} in the entry {elsewhere[0]}, not in {sought.entry}"
+    ids = _names([id_ for _, id_ in others])
+    return f"does not list {sought.id}, but {ids}" if ids else f"has entries without devices, such as {sought.entry}"
+
+
+def _found(status: StatusSeen, sought: Sought, place: str) -> Iterator[tuple[str, ResourceHealth]]:
+    """The entries of a container with the device, and what they show."""
+    for entry in dict(status.entries()).get(place, ()):
+        if sought.entry in (None, entry.name):
+            yield from ((entry.name, one) for one in entry.resources if one.resource_id == sought.id)
+
+
+def _places(status: StatusSeen, sought: Sought) -> tuple[str, ...]:
+    """The sought containers; without any, the regular ones."""
+    return sought.places or tuple(container.name for container in status.containers)
+
+
+def _other_entries(status: StatusSeen, sought: Sought, place: str) -> str:
+    """How the entries of a container differ from the sought ones; empty if they do not."""
+    found = {
+        entry.name: {one.resource_id for one in entry.resources} for entry in dict(status.entries()).get(place, ())
+    }
+    wanted = {name: set(ids) for name, ids in (sought.entries or {}).items()}
+    where = _place(place)
+    if missing := sorted(wanted.keys() - found.keys()):
+        instead = f", but {_names(sorted(found))}" if found else ""
+        return f"has no entry {_names(missing)} in {where}{instead}"
+    if more := sorted(found.keys() - wanted.keys()):
+        return f"has another entry in {where}: {_names(more)}"
+    for name, ids in wanted.items():
+        if lost := sorted(ids - found[name]):
+            return f"does not list {_names(lost)} in the entry {name} of {where}"
+        if more := sorted(found[name] - ids):
+            return f"also lists {_names(more)} in the entry {name} of {where}"
+    return ""
+
+
+def _is_right(shown: ResourceHealth, sought: Sought) -> bool:
+    return shown.health is sought.health and fits(shown.message, sought)
+
+
+def fits(message: str, sought: Sought) -> bool:
+    """Whether a message is the sought one."""
+    if sought.is_pattern and sought.message:
+        return fnmatchcase(message, sought.message)
+    return sought.message in (None, message)
+
+
+def _entries_in(status: StatusSeen, sought: Sought) -> list[ResourceStatus]:
+    """The entries of the sought containers."""
+    return [entry for place, entries in status.entries() for entry in entries if place in (sought.places or (place,))]
+
+
+def _place(name: str) -> str:
+    return f"container {name}" if name else "the pod itself"
+
+
+def _quoted(shown: ResourceHealth) -> str:
+    return _text(shown.message)
+
+
+def _text(message: str | None) -> str:
+    return repr(one_line(message or "", _MESSAGE))
+
+
+def _names(names: list[str]) -> str:
+    known = list(dict.fromkeys(names))
+    more = [f"{len(known) - _NAMES} more"] if len(known) > _NAMES else []
+    return ", ".join([*(one_line(name) for name in known[:_NAMES]), *more])
