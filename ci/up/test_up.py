@@ -10,7 +10,6 @@ import signal
 import ssl
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -118,30 +117,6 @@ def test_a_script_in_an_annotation_gives_a_container_its_log_and_exit_code(state
 
 def test_exec_is_refused_with_the_reason(state: Path) -> None:
     assert "exec is not supported by the fake runtime" in drahealth("kubectl", "exec", "job", "--", "ls", code=1)
-
-
-def test_the_recipe_of_the_page_moves_a_pod_to_another_device(state: Path, tmp_path: Path) -> None:
-    drahealth("kubectl", "delete", "pod/job", "resourceclaim/gpu", "--timeout=240s")
-    drahealth("ctl", "reset")
-    assert "gpu.example.com/gpu=gpu-1" in commands_of(PAGE, "## Recipe", tmp_path).split()  # the old Pod may still end
-
-
-def commands_of(page: Path, title: str, folder: Path) -> str:
-    """The output of the commands of a section, after its files were written."""
-    section = page.read_text().partition(f"\n{title}")[2].partition("\n## ")[0]
-    for name, text in re.findall(r"^`([\w.]+)`:\n\n((?:    .*\n|\n)+)", section, re.MULTILINE):
-        (folder / name).write_text(textwrap.dedent(text))
-    lines = [line.strip() for line in section.splitlines() if re.match(r"    (drahealth|until) ", line)]
-    wrapper = folder / "drahealth"
-    wrapper.write_text(f'#!/bin/sh\nexec {sys.executable} -m drahealth.suites "$@"\n')
-    wrapper.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
-    command = ["sh", "-eu", "-c", "\n".join(lines)]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    assert (done.returncode, lines != []) == (0, True), done.stdout + done.stderr
-    return done.stdout
 
 
 def test_a_python_program_uses_the_running_node(state: Path) -> None:
