@@ -142,8 +142,8 @@ def test_up_without_user_namespaces_prints_one_error_and_leaves_nothing(state: P
     assert [path.name for path in state.iterdir()] == ["drahealth"]
 
 
-def test_a_second_up_of_the_name_is_refused(state: Path) -> None:
-    assert "already up" in drahealth("up", code=3)
+def test_a_second_up_of_the_name_prints_that_it_is_ready(state: Path) -> None:
+    assert "already Ready" in drahealth("up")
 
 
 def test_a_killed_node_leaves_no_process_and_starts_again_with_its_data(state: Path) -> None:

@@ -4,9 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from drahealth.fakes.inventory.file import load_file
+from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.program.user_files import FileError, read
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.versions import NEWEST, parse_version, profile_of
+from drahealth.suites.up_command.folder import NodeFolder
 from drahealth.suites.up_command.state import NodeState
 
 DEFAULT_INVENTORY = "format: inventory/v1\ndevices: [{name: gpu, count: 2}]\n"
@@ -55,6 +59,52 @@ def _same(given: UpOptions, earlier: NodeState) -> str:
 def _minor_of(earlier: NodeState) -> Mapping[str, str]:
     """The newest patch releases, and in place of that of its minor release the release of the node."""
     return {**NEWEST, earlier.kubernetes.rpartition(".")[0]: earlier.kubernetes}
+
+
+def check_files(given: UpOptions) -> None:
+    """Raises CommandError for an unreadable or invalid inventory or timeline, before anything is started."""
+    for path, load in ((given.inventory, load_file), (given.timeline, _load_timeline)):
+        if path:
+            try:
+                load(path)
+            except FileError as error:
+                raise CommandError(str(error)) from None
+            except OSError as error:
+                raise CommandError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _load_timeline(path: Path) -> object:
+    from drahealth.fakes.timelines.load import load  # slow, and seldom needed
+
+    return load(read(path), str(path))
+
+
+def check_running(folder: NodeFolder, running: NodeState, given: UpOptions, *, fresh: bool, foreground: bool) -> None:
+    """Raises ConfigurationError for an option that differs from the running node, or has no effect on it."""
+    if difference := _difference(folder, running, given, fresh=fresh, foreground=foreground):
+        raise ConfigurationError(
+            f"node {folder.name} is up{difference}",
+            f"end it with `drahealth down --name {folder.name}`, or pass another --name",
+        )
+
+
+def _difference(folder: NodeFolder, running: NodeState, given: UpOptions, *, fresh: bool, foreground: bool) -> str:
+    """What the node has instead of the given options; empty if it fits."""
+    if given.reference and given.kubernetes is not None:
+        return planned(given, running).title  # which rejects both together
+    wanted = running.kubernetes if given.kubernetes is None else parse_version(given.kubernetes, _minor_of(running))
+    if wanted != running.kubernetes or (given.reference and not running.reference):
+        return f" with {running.title}, not with {'the reference' if given.reference else f'Kubernetes {wanted}'}"
+    if given.gates is not None and dict(given.gates) != running.gates:
+        gates = ",".join(f"{name}={str(on).lower()}" for name, on in running.gates.items())
+        return f" with {f'the feature gates {gates}' if gates else 'the default feature gates'}"
+    if given.inventory is not None and given.inventory.read_bytes() != folder.inventory.read_bytes():
+        return f" with another inventory than {given.inventory}"
+    if given.timeline is not None:
+        return ", and --timeline needs a start of the node"
+    if fresh:
+        return ", and --fresh needs a start of the node"
+    return " in the background" if foreground else ""
 
 
 def gates_of(text: str) -> dict[str, bool]:

@@ -9,21 +9,30 @@ from rich.console import Console
 from drahealth.fakes.program.invocation import as_called
 from drahealth.suites.targets.stage_printer import StagePrinter
 from drahealth.suites.up_command.folder import NodeFolder
-from drahealth.suites.up_command.options import UpOptions
+from drahealth.suites.up_command.options import UpOptions, check_files, check_running
 from drahealth.suites.up_command.showing import show_ready
 from drahealth.suites.up_command.starting import Prepared, in_background, prepare
+from drahealth.suites.up_command.state import is_ready, read_state
 
 
 def run_up(name: str, options: UpOptions, *, fresh: bool, foreground: bool) -> int:
-    """Starts the node, and prints what to do with it. Returns the exit code. Raises HarnessError, CommandError."""
+    """Starts the node, unless it runs, and prints what to do with it. Returns the exit code.
+
+    Raises HarnessError, CommandError.
+    """
     since = time.monotonic()
     progress = StagePrinter(Console(stderr=True, highlight=False))
     folder = NodeFolder(name)
+    if folder.exists() and (state := read_state(folder.path)) and is_ready(state):
+        check_files(options)
+        check_running(folder, state, options, fresh=fresh, foreground=foreground)
+        show_ready(folder, state, state.drivers)
+        return 0
     prepared = prepare(folder, options, fresh=fresh, progress=progress)
     if foreground:
         return _in_foreground(prepared, progress, since)
     ready = in_background(prepared, progress)
-    show_ready(folder, prepared.state, ready, time.monotonic() - since)
+    show_ready(folder, prepared.state, ready["drivers"], time.monotonic() - since)
     return 0
 
 
@@ -35,7 +44,7 @@ def _in_foreground(prepared: Prepared, progress: StagePrinter, since: float) -> 
             case {"stage": stage}:
                 progress(stage)
             case {"ready": ready}:
-                show_ready(prepared.folder, prepared.state, ready, time.monotonic() - since)
+                show_ready(prepared.folder, prepared.state, ready["drivers"], time.monotonic() - since)
             case {"error": error}:
                 console.print(f"drahealth: {as_called(str(error))}", markup=False, soft_wrap=True)
 

@@ -2,9 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -96,20 +95,25 @@ def show_statuses(statuses: Sequence[Status], *, as_json: bool) -> None:
             console.print(f"  {one.server}  {escape(one.kubeconfig)}", soft_wrap=True)
 
 
-def show_ready(folder: NodeFolder, state: NodeState, ready: Mapping[str, Any], seconds: float) -> None:
-    """Prints that the node is Ready, and the four lines that a user needs next."""
+def show_ready(
+    folder: NodeFolder, state: NodeState, drivers: Sequence[Sequence[str]], seconds: float | None = None
+) -> None:
+    """Prints that the node is Ready, and the four lines that a user needs next.
+
+    `seconds` is the duration of the start; None: the node was Ready before.
+    """
     console = Console(highlight=False)
-    console.print(f"[bold]node {folder.name} is Ready[/] after {seconds:.1f} s: {state.title}", soft_wrap=True)
-    console.print("\n".join(next_lines(folder, ready)), soft_wrap=True, markup=False)
+    already, after = (" already", "") if seconds is None else ("", f" after {seconds:.1f} s")
+    console.print(f"[bold]node {folder.name} is{already} Ready[/]{after}: {state.title}", soft_wrap=True)
+    console.print("\n".join(next_lines(folder, drivers)), soft_wrap=True, markup=False)
 
 
-def next_lines(folder: NodeFolder, ready: Mapping[str, Any]) -> list[str]:
+def next_lines(folder: NodeFolder, drivers: Sequence[Sequence[str]]) -> list[str]:
     """The commands to try next."""
     named, drahealth = folder.name != DEFAULT_NODE, command_name()
     name = f" --name {folder.name}" if named else ""
     kubectl = "kubectl" if shutil.which("kubectl") else f"{drahealth} kubectl{name}"
     lines = [f"export KUBECONFIG={folder.kubeconfig}", f"{kubectl} get pods --all-namespaces"]
-    drivers = ready["drivers"]
     if drivers:
         driver, device = drivers[0]
         options = [f"--name {folder.name}"] if named else []

@@ -17,7 +17,7 @@ from drahealth.suites.targets.kubelet.node.logs import telling_line
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.up_command.components import Components, components_of
 from drahealth.suites.up_command.folder import NodeFolder
-from drahealth.suites.up_command.options import UpOptions, planned
+from drahealth.suites.up_command.options import UpOptions, check_files, planned
 from drahealth.suites.up_command.state import NodeState, has_state, read_state
 
 Report = Callable[[Mapping[str, Any]], None]
@@ -59,6 +59,7 @@ def prepare(folder: NodeFolder, options: UpOptions, *, fresh: bool, progress: Pr
             lock = _locked(folder)
         earlier = read_state(folder.path)
         state = planned(options, earlier)
+        check_files(options)
         _check_room(folder, state)
         return Prepared(folder, lock, state, options, components_of(state, progress), earlier is not None)
     except BaseException:
@@ -154,8 +155,8 @@ def _locked(folder: NodeFolder) -> int:
             lock = folder.lock(_PATIENCE)
     if lock is None:
         raise HarnessError(
-            f"node {folder.name} is already up",
-            f"see `drahealth status`; end it with `drahealth down --name {folder.name}`, or pass another --name",
+            f"another process starts or ends node {folder.name}",
+            f"see `drahealth status`; end the node with `drahealth down --name {folder.name}`, or pass another --name",
         )
     return lock
 

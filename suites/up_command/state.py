@@ -35,6 +35,8 @@ class NodeState:
     """URL of the API server."""
     process: ProcessIdentity | None = None
     """The supervisor, which owns all other processes."""
+    drivers: list[list[str]] = field(default_factory=list)
+    """The name of each driver, with its first device."""
     format: int = FORMAT
     drahealth: str = __version__
 
@@ -90,11 +92,16 @@ def has_state(folder: Path) -> bool:
     return (folder / _NAME).exists()
 
 
+def is_ready(state: NodeState | None) -> bool:
+    """Whether the node runs, and is Ready."""
+    return state is not None and state.phase == "ready" and state.process is not None and state.process.runs()
+
+
 def ready(name: str) -> tuple[NodeFolder, NodeState]:
     """The folder and the state of a Ready node. Raises ConfigurationError if there is none, HarnessError if it does not
     run."""
     folder = existing(name)
     state = read_state(folder.path)
-    if state is None or state.phase != "ready" or state.process is None or not state.process.runs():
+    if state is None or not is_ready(state):
         raise HarnessError(f"node {name} is not up", f"start it with `drahealth up --name {name}`")
     return folder, state

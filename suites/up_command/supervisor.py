@@ -90,10 +90,11 @@ class Supervisor:
             drivers = await stack.enter_async_context(served(settings, folder.logs / "driver.log"))
             await run_until_first(drivers.wait(), node.until_ready())
             await run_until_first(drivers.wait(), node.wait(), drivers.until_registered())
-            self._state = self._state.at("ready", server=node.server)
+            drivers_of_node = [[each.name, each.devices[0]] for each in settings.drivers]
+            self._state = self._state.at("ready", server=node.server, drivers=drivers_of_node)
             write_state(folder.path, self._state)
             self._removes = self._always_removes
-            self._report({"ready": {"drivers": [[each.name, each.devices[0]] for each in settings.drivers]}})
+            self._report({"ready": {"drivers": drivers_of_node}})
             await run_until_first(drivers.wait(), node.wait())
 
     def _fail(self, error: Exception) -> int:

@@ -89,10 +89,42 @@ async def until_a_pod_shows(health: str, kubeconfig: Path) -> None:
         await client.close()
 
 
-def test_a_second_up_of_the_same_name_is_rejected(nodes: Path) -> None:
+def test_up_of_a_running_node_prints_the_same_commands(nodes: Path, tmp_path: Path) -> None:
+    file = tmp_path / "gpus.yaml"
+    file.write_text("format: inventory/v1\ndevices: [{name: board, count: 1}]\n")
+    first, pid = up("-f", str(file)).stdout.splitlines(), process_of()
+    for words in ([], ["--reference"], ["-f", str(file)], ["--gates", ""]):
+        done = run(COMMAND, "up", *words)
+        assert (done.returncode, done.stdout.splitlines()[1:]) == (0, first[1:])
+        assert done.stdout.startswith("node drahealth is already Ready: the reference")
+    assert process_of() == pid
+
+
+def test_up_of_a_running_node_rejects_other_options(nodes: Path, tmp_path: Path) -> None:
+    other, story = tmp_path / "gpus.yaml", tmp_path / "a.timeline.yaml"
+    other.write_text("format: inventory/v1\ndevices: [{name: board, count: 1}]\n")
+    story.write_text("format: fault-timeline/v1\nname: a\ntimeline: [{mark: b}]\n")
     up()
-    done = run(COMMAND, "up", "--reference")
-    assert (done.returncode, done.stderr.count("already up"), process_of() > 0) == (3, 1, True)
+    errors = [
+        run(COMMAND, "up", *words)
+        for words in (
+            ["--kubernetes", "1.37"],
+            ["--gates", "DynamicResourceAllocation=false"],
+            ["-f", str(other)],
+            ["--timeline", str(story)],
+            ["--fresh"],
+            ["--foreground"],
+        )
+    ]
+    assert {(one.returncode, one.stdout, one.stderr.count("\n")) for one in errors} == {(2, "", 1)}
+    assert all("node drahealth is up" in one.stderr and "`drahealth down --name" in one.stderr for one in errors)
+
+
+@pytest.mark.parametrize("option", ["-f", "--timeline"])
+def test_unreadable_file_is_an_error_before_the_start(nodes: Path, option: str) -> None:
+    done = run(COMMAND, "up", "--reference", option, "/no/such.yaml")
+    assert (done.returncode, done.stderr) == (2, f"{ERROR}/no/such.yaml cannot be read: No such file or directory\n")
+    assert list(nodes.iterdir()) == []
 
 
 def test_nodes_with_different_names_run_side_by_side(nodes: Path) -> None:

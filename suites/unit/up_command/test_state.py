@@ -102,7 +102,7 @@ def test_feature_gates_are_read() -> None:
 
 
 def test_the_next_commands_name_the_node_and_the_driver(tmp_path: Path) -> None:
-    lines = next_lines(NodeFolder("a", tmp_path), {"drivers": [["x.example.com", "gpu-0"], ["y.example.com", "nic"]]})
+    lines = next_lines(NodeFolder("a", tmp_path), [["x.example.com", "gpu-0"], ["y.example.com", "nic"]])
     assert lines[2:] == ["drahealth ctl --name a --driver x.example.com inject xid/48 gpu-0", "drahealth down --name a"]
 
 
