@@ -1,5 +1,6 @@
 """`drahealth ctl`. It imports its subcommands when one is used and builds only that one, so it starts at once."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +29,8 @@ _OWN = {
 }
 """The subcommands in `own_commands`; the others are made from definitions."""
 _STREAM = "stream"
+OWN_OPTIONS = ("--socket", "--name", "--driver")
+"""The options of `ctl` itself, which no subcommand has."""
 
 
 class DefinedGroup(LazyGroup):
@@ -68,6 +71,10 @@ class StreamGroup(DefinedGroup):
 class CtlGroup(DefinedGroup):
     """`drahealth ctl`."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parses its own options, also those after the subcommand. Raises CommandError."""
+        return super().parse_args(ctx, _own_options_first(args))
+
     def names(self) -> list[str]:
         return [*super().names(), *_OWN]
 
@@ -78,6 +85,25 @@ class CtlGroup(DefinedGroup):
 
     def build(self, name: str) -> DeferredCommand | None:
         return DeferredCommand(name, *_OWN[name]) if name in _OWN else super().build(name)
+
+
+def _value(option: str, left: Iterator[str]) -> Iterator[str]:
+    value = next(left, None)
+    if value is None:
+        raise CommandError(f"{option} needs a value")
+    yield value
+
+
+def _own_options_first(arguments: Sequence[str]) -> list[str]:
+    """The arguments with the options of `ctl` before the subcommand. Text after `--` stays in its place."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    own, others, left = list[str](), list[str](), iter(arguments[:end])
+    for word in left:
+        if word in OWN_OPTIONS:
+            own += [word, *_value(word, left)]
+        else:
+            (own if word.partition("=")[0] in OWN_OPTIONS else others).append(word)
+    return [*own, *others, *arguments[end:]]
 
 
 app = typer.Typer(name="ctl", cls=CtlGroup, no_args_is_help=True, add_completion=False)
@@ -108,7 +134,7 @@ def ctl(
 ) -> None:
     """Control running fake drivers and device plugins.
 
-    In this help, a fake is a fake driver or a fake device plugin.
+    The options can be before or after the subcommand. In this help, a fake is a fake driver or a fake device plugin.
     Exit codes: 0 done, 2 wrong usage, 3 no process serves the control socket. Exit code 1: a recovery action was too
     weak for a fault, or no device had the fault of `clear` or the taint of `untaint`.
     """

@@ -113,7 +113,7 @@ def down(
 
     if every and name is not None:
         raise CommandError("--all and --name exclude each other; remove one of them")
-    for folder in folders() if every else [existing(name or DEFAULT_NODE)]:
+    for folder in folders() if every else [existing(name or DEFAULT_NODE, to_remove=True)]:
         ending.down(folder, keep=keep)
         typer.echo(f"node {folder.name} is {'stopped; its data stay' if keep else 'removed'}")
 

@@ -121,14 +121,16 @@ def unwritable(path: Path, error: OSError) -> HarnessError:
     )
 
 
-def existing(name: str) -> NodeFolder:
-    """The folder of a node with data. Raises ConfigurationError if there is none."""
+def existing(name: str, *, to_remove: bool = False) -> NodeFolder:
+    """The folder of a node with data. Raises ConfigurationError if there is none, with what to do."""
     folder = NodeFolder(name)
-    if not folder.exists():
-        names = ", ".join(each.name for each in folders()) or "none"
-        start = "drahealth up" if name == DEFAULT_NODE else f"drahealth up --name {name}"
-        raise ConfigurationError(f"there is no node {name} (nodes: {names})", f"`{start}` creates it")
-    return folder
+    if folder.exists():
+        return folder
+    names = [each.name for each in folders()]
+    there = f"there is no node {name} (nodes: {', '.join(names) or 'none'})"
+    start = "drahealth up" if name == DEFAULT_NODE else f"drahealth up --name {name}"
+    choose = "pass --name with one of these nodes" if names else "nothing was removed"
+    raise ConfigurationError(there, choose if to_remove else f"`{start}` creates it")
 
 
 def folders() -> list[NodeFolder]:

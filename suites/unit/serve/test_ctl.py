@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
+from typer.main import get_group
 
 from drahealth.fakes.control.wire import LINE_LIMIT
+from drahealth.fakes.ctl.command import OWN_OPTIONS, app
 from drahealth.fakes.program.errors import CommandError
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.serve.rig import Rig, Said
@@ -128,6 +131,36 @@ async def test_unknown_node_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("DRAHEALTH_STATE", str(tmp_path))
     done = await command_process.run_async(command_process.FAKES, "ctl", "--name", "nosuch", "status")
     assert (done.returncode, done.stderr.partition(";")[0]) == (2, "drahealth: there is no node nosuch")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("status", "--name", "nosuch"), "there is no node nosuch"),
+        (("watch", "--name=nosuch", "--json"), "there is no node nosuch"),
+        (("inject", "xid/48", "--name", "nosuch", "gpu-0"), "there is no node nosuch"),
+        (("stream", "silence", "1s", "--socket", "/none", "--name", "a"), "--socket and --name exclude each other"),
+        (("status", "--name"), "--name needs a value"),
+        (("set", "gpu-0", "--", "--name"), "nothing to set for gpu-0 --name"),
+    ],
+)
+async def test_options_of_ctl_can_be_after_the_subcommand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], error: str
+) -> None:
+    monkeypatch.setenv("DRAHEALTH_STATE", str(tmp_path))
+    done = await command_process.run_async(command_process.FAKES, "ctl", *words)
+    assert (done.returncode, done.stderr.startswith(f"drahealth: {error}")) == (2, True), done.stderr
+
+
+def test_no_subcommand_of_ctl_has_an_option_of_ctl() -> None:
+    group = get_group(app)
+    context = typer.Context(group, info_name="ctl")
+    streams = group.get_command(context, "stream")
+    commands = [
+        parent.get_command(context, name) for parent in (group, streams) for name in parent.list_commands(context)
+    ]
+    found = {option for one in commands for parameter in one.get_params(context) for option in parameter.opts}
+    assert ("--health" in found, found & set(OWN_OPTIONS)) == (True, set())
 
 
 async def test_too_large_request_is_rejected_with_the_limit(serving: Rig) -> None:

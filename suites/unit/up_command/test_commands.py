@@ -289,3 +289,14 @@ def test_manifests_that_cannot_be_applied_are_rejected(nodes: Path, tmp_path: Pa
 def write(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
+
+
+def test_down_of_an_unknown_node_lists_the_nodes(nodes: Path) -> None:
+    empty = run(COMMAND, "down", "--name", "b").stderr
+    up("--name", "a")
+    other = run(COMMAND, "down", "--name", "b")
+    assert empty == f"{ERROR}there is no node b (nodes: none); nothing was removed\n"
+    assert (other.returncode, other.stderr) == (
+        2,
+        f"{ERROR}there is no node b (nodes: a); pass --name with one of these nodes\n",
+    )
