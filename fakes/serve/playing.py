@@ -15,15 +15,19 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.inventories import inventory_of
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.program.user_files import FileError, Finding
+from drahealth.fakes.program.user_files import FileError, Finding, read
 from drahealth.fakes.serve.driver_stage import DriverStage
 from drahealth.fakes.serve.pod_observer import PodObserver
 from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect
 from drahealth.fakes.timelines.check import steps_of
+from drahealth.fakes.timelines.load import load_parts
 from drahealth.fakes.timelines.play import play
 from drahealth.fakes.timelines.story import Story, stories
 from drahealth.fakes.timelines.workload import HELD
 from drahealth.proto.events import TimelineEnded, TimelineStarted
+
+_UNSUPPORTED = ("pod", "kubelet")
+"""Steps that change the node of the driver."""
 
 
 def load_stories(
@@ -40,14 +44,26 @@ def load_stories(
     (driver,) = drivers
     try:
         found = stories(path, seed=seed, inventory=inventory_of(driver))
-        odd = [(story.document, _odd(story, driver, plugins)) for story in found]
-        if problems := [one for document, wrong in odd if document for one in document.problems(wrong)]:
-            raise FileError(str(path), problems)
     except FileError as error:
-        raise CommandError(str(error)) from None
+        # Its errors can have advice about steps that must go.
+        raise CommandError(str(_unsupported(path, error))) from None
     except OSError as error:
         raise CommandError(f"{error.filename or path} cannot be read: {error.strerror}") from None
+    odd = [(story.document, _odd(story, driver, plugins)) for story in found]
+    if problems := [one for document, wrong in odd if document for one in document.problems(wrong)]:
+        raise CommandError(str(FileError(str(path), problems)))
     return found
+
+
+def _unsupported(path: Path, error: FileError) -> FileError:
+    """The error for the steps of the file that no driver can play; the other error if it has no such steps."""
+    parts, problems = load_parts(read(path), str(path))
+    if problems:
+        return error
+    for part in parts:
+        steps = [(place, step.verb) for place, step in steps_of(part.timeline) if step.verb in _UNSUPPORTED]
+        problems += part.document.problems((place, _no_support(verb)) for place, verb in steps)
+    return FileError(str(path), problems) if problems else error
 
 
 def _odd(story: Story, driver: DriverOptions, plugins: Sequence[PluginOptions]) -> Iterator[Finding]:
@@ -65,7 +81,7 @@ def _odd(story: Story, driver: DriverOptions, plugins: Sequence[PluginOptions]) 
     listed = {device.path: None for plugin in plugins for device in plugin.all_devices.devices}
     for action in (*story.plan.actions, *story.plan.always):
         if isinstance(action.do, ChangeKubelet | ChangePod):
-            yield action.place, f"--play does not support `{action.verb}`; remove the step"
+            yield action.place, _no_support(action.verb)
         if isinstance(action.do, Expect) and action.do.pod_writes is not None:
             yield action.place, "--play does not support `pod_writes`; remove it"
         if action.of == "driver":
@@ -76,6 +92,10 @@ def _odd(story: Story, driver: DriverOptions, plugins: Sequence[PluginOptions]) 
         elif action.device not in ("", HELD) and action.device not in listed:
             there = near(action.device, listed)
             yield action.place, f"the device plugin {plugins[0].resource} has no device {action.device}; {there}"
+
+
+def _no_support(verb: str) -> str:
+    return f"--play does not support `{verb}`; remove the step"
 
 
 def _not_one(action: Action, plugins: Sequence[PluginOptions]) -> str:

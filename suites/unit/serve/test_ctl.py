@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -153,7 +154,7 @@ async def test_options_of_ctl_can_be_after_the_subcommand(
 
 
 def test_no_subcommand_of_ctl_has_an_option_of_ctl() -> None:
-    group = get_group(app)
+    group: Any = get_group(app)
     context = typer.Context(group, info_name="ctl")
     streams = group.get_command(context, "stream")
     commands = [

@@ -159,6 +159,23 @@ async def test_all_unsupported_steps_are_reported_together(rig: Rig) -> None:
     assert told == [["line 5", "timeline.0"], ["line 7", "timeline.2"]]
 
 
+async def test_steps_that_must_go_have_no_other_advice(rig: Rig) -> None:
+    steps = (
+        "{pod: deleted}",
+        "{kubelet: stop}",
+        "{driver: restart}",
+        "{repeat: {times: 2, every: 1s, do: [pod: running]}}",
+    )
+    with pytest.raises(CommandError) as refused:
+        rig.settings(play=story(rig, *steps))
+    told = [line.split(": ", 3)[1:] for line in str(refused.value).splitlines()]
+    assert told == [
+        ["line 5", "timeline.0", "--play does not support `pod`; remove the step"],
+        ["line 6", "timeline.1", "--play does not support `kubelet`; remove the step"],
+        ["line 8", "timeline.3.repeat.do.0", "--play does not support `pod`; remove the step"],
+    ]
+
+
 async def test_timeline_with_another_policy_or_several_drivers_is_rejected(rig: Rig) -> None:
     path = story(rig, "{inject: xid/79, device: gpu-0}")
     with pytest.raises(CommandError, match="got nvidia-catalogue; pass --policy nvidia-catalogue"):
