@@ -18,6 +18,7 @@ from drahealth.fakes.cluster.api_server.managed_fields import (
     difference,
     element_name,
     identity,
+    in_order,
     parts,
     recorded,
     without_paths,
@@ -53,13 +54,13 @@ def apply_patch(old: Object, patch: Object, lists: Lists, options: ApplyOptions)
     for other in others:
         kept = _union(kept, recorded(other))
     new = _merged(_pruned(old, recorded(own), kept, lists), wanted, lists)
-    changed, _ = difference(old, new, lists)
+    changed, removed = difference(old, new, lists)
     if not options.force and (found := conflicts(others, changed)):
         raise conflict_error(found)
     others = without_paths(others, changed)
-    time = own.get("time", options.time) if recorded(own) == fields else options.time
-    entry = {**_entry(options), "apiVersion": old["apiVersion"], "time": time}
-    entries = [*others, {**entry, "fieldsType": "FieldsV1", "fieldsV1": fields}]
+    time = options.time if changed or removed else own.get("time")  # as in Kubernetes, None without a change
+    entry = {**_entry(options), "apiVersion": old["apiVersion"], **({"time": time} if time else {})}
+    entries = in_order([*others, {**entry, "fieldsType": "FieldsV1", "fieldsV1": fields}])
     compared = {name: metadata[name] for name in _COMPARED_METADATA if name in metadata}
     given = {name: patch[name] for name in ("apiVersion", "kind") if name in patch}
     return {**new, **given, "metadata": {**new["metadata"], **compared, "managedFields": entries}}

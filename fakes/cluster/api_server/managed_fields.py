@@ -61,7 +61,14 @@ def updated_entries(kind: Kind, old: Object | None, new: Object, lists: Lists, w
     before: Object = next((one for one in entries if identity(one) == identity(own)), {})
     mine = (paths_of(recorded(before)) | changed) - removed
     others = [one for one in entries if one is not before]
-    return [*without_paths(others, changed | removed), *([{**own, "fieldsV1": fields_of(mine)}] if mine else [])]
+    new_own = [{**own, "fieldsV1": fields_of(mine)}] if mine else []
+    return in_order([*without_paths(others, changed | removed), *new_own])
+
+
+def in_order(entries: Sequence[Object]) -> list[Object]:
+    """The entries by operation, time and manager."""
+    keys = ("operation", "time", "manager", "apiVersion", "subresource")
+    return sorted(entries, key=lambda entry: [str(entry.get(key, "")) for key in keys])
 
 
 def conflicts(entries: Sequence[Object], changed: Paths) -> list[tuple[Object, Path]]:

@@ -125,7 +125,7 @@ async def test_requests_record_their_clients(web: Web) -> None:
     )
     assert (refused, forced["data"]) == (409, {"a": "2", "b": "1"})
     assert [(entry["manager"], entry["operation"]) for entry in forced["metadata"]["managedFields"]] == [
-        *(("one", "Update"), ("tool", "Update"), ("three", "Apply")),
+        *(("three", "Apply"), ("one", "Update"), ("tool", "Update")),
     ]
 
 

@@ -1,0 +1,67 @@
+"""Two nodes of `drahealth up`: the reference, and a real one. The kubectl of each release that is in the cache."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from drahealth.suites.targets.kubelet.binaries.ensure import ensure_kubectl
+from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, kubectl
+from drahealth.suites.targets.kubelet.binaries.store import Store
+from drahealth.suites.unit.up_command.node_commands import RELEASE, drahealth, folder_of_nodes
+
+OLDER = ("1.34.4", "1.35.4", "1.36.3")
+"""The other releases of kubectl. They are used if they are in the cache, or with `--every-kubectl`."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--every-kubectl", action="store_true", help="Get the kubectl of each release that is not in the cache."
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kubectl_version" in metafunc.fixturenames:
+        wants_all = metafunc.config.getoption("every_kubectl")
+        found = [one for one in OLDER if wants_all or Store().folder(kubectl(one)).exists()]
+        metafunc.parametrize("kubectl_version", [DEFAULT_VERSION, *found], scope="session")
+
+
+@pytest.fixture(scope="session")
+def program(kubectl_version: str) -> Path:
+    """The kubectl of this release."""
+    return ensure_kubectl(kubectl_version)
+
+
+@contextmanager
+def node(name: str, *options: str) -> Iterator[Path]:
+    """The kubeconfig of a Ready node, which has the default name, as the other one has."""
+    with folder_of_nodes(name) as folder:
+        try:
+            drahealth("up", *options)
+            yield folder / "drahealth" / "kubeconfig"
+        finally:
+            os.environ["DRAHEALTH_STATE"] = str(folder)
+            drahealth("down", "--all")
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def reference() -> Iterator[Path]:
+    with node("ref", "--reference") as kubeconfig:
+        yield kubeconfig
+
+
+@pytest.fixture(scope="session")
+def real() -> Iterator[Path]:
+    with node("real", *RELEASE) as kubeconfig:
+        yield kubeconfig
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(real: Path) -> Path:
+    """The node on which the tests of `suites/unit/clients` run here."""
+    return real
