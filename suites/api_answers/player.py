@@ -22,6 +22,7 @@ _PATIENCE = 30.0
 """Seconds for the repetitions of a request."""
 _INTERVAL = 0.2
 _SAFE = "/?=&,:;!()%$+*'~.@-_"
+_STREAMS = ("watch=1", "watch=true")
 _AGENT = "same-answers/1.0"
 
 
@@ -92,7 +93,8 @@ class Player:
         ) as response:
             text = await response.text()
             kept = {name: response.headers.getall(name, []) for name in ("Content-Type", "Warning", "Allow")}
-            return Answer(response.status, {name: found for name, found in kept.items() if found}, _parsed(text))
+            body = _parsed(text, is_stream=response.status == 200 and any(word in url for word in _STREAMS))
+            return Answer(response.status, {name: found for name, found in kept.items() if found}, body)
 
 
 @asynccontextmanager
@@ -124,13 +126,9 @@ def _authority(cluster: dict[str, str]) -> str:
     return base64.b64decode(cluster["certificate-authority-data"]).decode()
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str, *, is_stream: bool) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
-        pass
-    try:
-        return [json.loads(line) for line in text.splitlines()]
+        return [json.loads(line) for line in text.splitlines()] if is_stream else json.loads(text)
     except ValueError:
         return text
 

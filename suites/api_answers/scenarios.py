@@ -25,6 +25,9 @@ def config(name: str, data: Object | None = None, **metadata: Any) -> Object:
     return head if data is None else {**head, "data": data}
 
 
+_NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
 def _owned(label: str, kind: str, name: str) -> list[Object]:
     reference = {"apiVersion": "v1", "kind": kind, "name": name, "uid": f"$uid:{label}"}
     return [{**reference, "blockOwnerDeletion": True}]
@@ -124,6 +127,7 @@ _PATCHES = Scenario(
             "deadline", f"{PODS}/a", [{"op": "add", "path": "/spec/activeDeadlineSeconds", "value": 60}], JSON_PATCH
         ),
         _patch("deadline-longer", f"{PODS}/a", {"spec": {"activeDeadlineSeconds": 90}}),
+        _patch("labels", f"{PODS}/a", {"metadata": {"labels": {"a": "b"}}}),
         _patch(
             "replace-directive", f"{PODS}/a", {"metadata": {"labels": {"$patch": "replace", "only": "this"}}}, STRATEGIC
         ),
@@ -172,7 +176,8 @@ _PATCHES = Scenario(
             [
                 {"op": "replace", "path": "/data/a", "value": "3"},
                 {"op": "remove", "path": "/data/b"},
-                {"op": "add", "path": "/data/a~1b", "value": "x"},
+                {"op": "add", "path": "/metadata/labels", "value": {}},
+                {"op": "add", "path": "/metadata/labels/example.com~1a", "value": "x"},
             ],
             JSON_PATCH,
         ),
@@ -262,7 +267,7 @@ _UPDATES = Scenario(
             config("f", uid="x", generation=7, creationTimestamp="2020-01-01T00:00:00Z", selfLink="/x"),
         ),
         _create("long-name", CONFIG, config("a" * 254)),
-        _create("long-generated", CONFIG, {"metadata": {"generateName": "b" * 260}}),
+        _create("long-generated", CONFIG, {"metadata": {"generateName": "generated" + "b" * 70 + "-generated-"}}),
         _create("name-and-generate", CONFIG, {"metadata": {"name": "both", "generateName": "generated-"}}),
         _create("label-key", CONFIG, config("l", labels={"-a": "b"})),
         _create("annotation-key", CONFIG, config("l", annotations={"a b": "b"})),
@@ -333,7 +338,7 @@ _SUBRESOURCES = Scenario(
     "subresources",
     [
         _create("pod", PODS, pod("a")),
-        _create("node", NODES, {"metadata": {"name": "$NS-n"}}),
+        _create("node", NODES, {"metadata": {"name": "$NS-n"}, "spec": {"taints": [_NOT_READY]}}),
         _create("bind", f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "$NS-n"}}),
         _create(
             "bind-again", f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "$NS-n"}}
@@ -385,12 +390,6 @@ _SUBRESOURCES = Scenario(
             },
             STRATEGIC,
         ),
-        _patch(
-            "resize-image",
-            f"{PODS}/b/resize",
-            {"spec": {"containers": [{"name": "main", "image": "other"}]}},
-            STRATEGIC,
-        ),
         _create(
             "evict-dry",
             f"{PODS}/a/eviction?dryRun=All",
@@ -426,6 +425,13 @@ _SUBRESOURCES = Scenario(
         _get("get-binding", f"{PODS}/a/binding"),
         _get("get-log", f"{PODS}/x/log"),
         _get("pod-status", f"{PODS}/a/status"),
+        _create("resizable", PODS, pod("r", containers=[{**CONTAINER, "resources": {"requests": {"cpu": "1"}}}])),
+        _patch(
+            "resize-image",
+            f"{PODS}/r/resize",
+            {"spec": {"containers": [{"name": "main", "image": "other"}]}},
+            STRATEGIC,
+        ),
     ],
 )
 
@@ -575,11 +581,11 @@ _APPLY = Scenario(
         ),
         _patch(
             "yaml",
-            f"{CONFIG}/y?fieldManager=one",
-            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: y}\ndata: {a: b}\n",
+            f"{CONFIG}/text?fieldManager=one",
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: text}\ndata: {a: b}\n",
             APPLY,
         ),
-        _patch("not-yaml", f"{CONFIG}/y?fieldManager=one", "{", APPLY),
+        _patch("not-yaml", f"{CONFIG}/text?fieldManager=one", "{", APPLY),
     ],
 )
 

@@ -71,7 +71,7 @@ def _checked_metadata(patch: Object, options: ApplyOptions) -> Object:
     if not options.manager:
         raise refusals.no_field_manager()
     if not isinstance(metadata, dict) or metadata.get("managedFields"):
-        raise refusals.bad_request("metadata of an apply patch must be an object without managedFields")
+        raise refusals.bad_request("metadata.managedFields must be nil")
     return metadata
 
 

@@ -29,6 +29,7 @@ _ANSWERED_WITH_OBJECT: Mapping[str, str] = MappingProxyType(
     {
         "": "Namespace PersistentVolume PersistentVolumeClaim Pod PodTemplate ResourceQuota Service ServiceAccount",
         "resource.k8s.io": "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
+        "apiextensions.k8s.io": "CustomResourceDefinition",
         "storage.k8s.io": "CSIDriver CSINode StorageClass VolumeAttachment VolumeAttributesClass",
     }
 )

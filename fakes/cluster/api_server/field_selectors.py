@@ -72,6 +72,8 @@ def _check(field: str, kind: Kind) -> None:
         names.append("spec.host")
     if field in names:
         return
+    if not is_of_kubernetes(kind.api_version):
+        raise refusals.bad_request(f"field label not supported: {field}")
     if own is None:
         raise refusals.bad_request(
             f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'

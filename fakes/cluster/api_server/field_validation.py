@@ -8,12 +8,13 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from drahealth.fakes.cluster.api import Kind, Object
+from drahealth.fakes.cluster.api import ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.answers import json_answer
-from drahealth.fakes.cluster.api_server.field_types import unknown_fields
+from drahealth.fakes.cluster.api_server.field_types import typed, unknown_fields
 from drahealth.fakes.cluster.api_server.json_values import duplicate_fields
-from drahealth.fakes.cluster.api_server.patches import APPLY, Change
+from drahealth.fakes.cluster.api_server.patches import APPLY, JSON_PATCH, MERGE, Change
+from drahealth.fakes.cluster.api_server.protobuf_bodies import MESSAGES
 from drahealth.fakes.cluster.api_server.refusals import FieldError
 from drahealth.fakes.cluster.api_server.request_bodies import PROTOBUF, read_body
 
@@ -57,6 +58,7 @@ class FieldValidation:
         self._level = request.query.get("fieldValidation") or "Warn"
         self._kind = kind
         self._options = options
+        self._media_type = request.content_type
         self._problems: list[str] = []
 
     async def read(self, request: web.Request) -> Object:
@@ -64,8 +66,9 @@ class FieldValidation:
         obj = await read_body(request)
         if self._level == "Ignore":
             return obj
-        data = b"" if request.content_type == PROTOBUF else await request.read()
-        twice = [f'duplicate field "{path}"' for path in duplicate_fields(data)] if data else []
+        data = await request.read()
+        is_json = request.content_type != PROTOBUF and data.lstrip().startswith(b"{")
+        twice = [f'duplicate field "{path}"' for path in duplicate_fields(data)] if is_json else []
         return self.checked(obj, twice)
 
     def checked(self, obj: Object, problems: Sequence[str] = ()) -> Object:
@@ -81,7 +84,19 @@ class FieldValidation:
 
     def change(self, change: Change) -> Change:
         """The change of a patch, whose result is checked."""
-        return lambda old: self.checked(change(old))
+        if self._media_type not in (MERGE, JSON_PATCH) or (self._kind.api_version, self._kind.kind) not in MESSAGES:
+            return lambda old: self.checked(change(old))
+
+        def checked(old: Object) -> Object:
+            new = change(old)
+            try:
+                typed(self._kind, new)
+            except ApiError as error:
+                text = json.dumps(new, ensure_ascii=False, separators=(",", ":"))
+                raise refusals.unfit_patch(text, error.message) from None
+            return self.checked(new)
+
+        return checked
 
     def response(self, obj: Object, status: int = 200) -> web.Response:
         """The answer with this object, with a warning for each unknown field (RFC 9111, 5.5)."""

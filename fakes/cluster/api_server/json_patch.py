@@ -28,8 +28,7 @@ def _done(target: Any, operation: dict[str, Any]) -> Any:
     if op == "remove":
         return _removed(target, path)
     if op == "replace":
-        _get(target, path)
-        return _added(_removed(target, path) if path else target, path, copied(operation["value"]))
+        return _replaced(target, path, copied(operation["value"]))
     if op == "test":
         if not _equal(_get(target, path), operation["value"]):
             raise refusals.failed_patch()
@@ -79,6 +78,15 @@ def _added(target: Any, path: Sequence[str], value: Any) -> Any:
     else:
         raise refusals.failed_patch()
     return target
+
+
+def _replaced(target: Any, path: Sequence[str], value: Any) -> Any:
+    """The target with this value. As in Kubernetes, a missing field of an object is added."""
+    parent = _get(target, path[:-1])
+    if path and isinstance(parent, list):
+        parent[_index(parent, path[-1])] = value
+        return target
+    return _added(target, path, value)
 
 
 def _removed(target: Any, path: Sequence[str]) -> Any:

@@ -54,6 +54,8 @@ def list_options(query: Mapping[str, str]) -> ListOptions:
     errors = _watch_errors(query, match) if watch else _list_errors(query, match, revision)
     if errors:
         raise refusals.invalid_options("ListOptions", errors)
+    if query.get("continue") and revision not in ("", "0"):
+        raise refusals.bad_request("specifying resource version is not allowed when using continue")
     start = continue_of(query["continue"]) if query.get("continue") and not watch else None
     return ListOptions(
         bool(watch),

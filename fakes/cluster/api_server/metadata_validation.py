@@ -25,7 +25,7 @@ class _Rule:
 
     def errors(self, name: str) -> Iterator[str]:
         if len(name) > self.limit:
-            yield f"must be no more than {self.limit} bytes"
+            yield f"must be no more than {self.limit} characters"
         if not re.fullmatch(self.pattern, name):
             shown = ",  or ".join(f"'{example}'" for example in self.examples)
             yield f"{self.text} (e.g. {shown}, regex used for validation is '{self.pattern}')"
@@ -58,7 +58,6 @@ _VALUE = _Rule(
     ("MyValue", "my_value", "12345"),
 )
 _ANNOTATIONS_LIMIT = 256 * 1024
-_LABEL_KINDS = frozenset({"Namespace"})
 
 
 def is_name(name: object, kind: Kind | None = None) -> bool:
@@ -68,7 +67,12 @@ def is_name(name: object, kind: Kind | None = None) -> bool:
 
 def metadata_errors(kind: Kind, metadata: Object) -> list[FieldError]:
     """The errors in the metadata of an object with a name."""
+    prefix = str(metadata.get("generateName") or "")
     errors = [
+        refusals.invalid_value("metadata.generateName", prefix, why)
+        for why in (_name_errors(f"{prefix}a", kind) if prefix else ())
+    ]
+    errors += [
         refusals.invalid_value("metadata.name", metadata["name"], why) for why in _name_errors(metadata["name"], kind)
     ]
     for key, value in (metadata.get("labels") or {}).items():
@@ -101,8 +105,10 @@ def _name_errors(name: str, kind: Kind | None) -> Iterator[str]:
     if kind and (kind.api_version.startswith("rbac.") or kind.kind == "Event"):
         yield from (f"may not be '{name}'" for _ in range(name in (".", "..")))
         yield from (f"may not contain '{one}'" for one in "/%" if one in name)
+    elif kind and kind.kind == "Namespace" and "." in name:
+        yield "must not contain dots"
     else:
-        yield from (_LABEL_NAME if kind and kind.kind in _LABEL_KINDS else _SUBDOMAIN).errors(name)
+        yield from (_LABEL_NAME if kind and kind.kind == "Namespace" else _SUBDOMAIN).errors(name)
 
 
 def _key_errors(key: Any) -> Iterator[str]:

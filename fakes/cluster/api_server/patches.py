@@ -12,6 +12,8 @@ APPLY = "application/apply-patch+yaml"
 """The content type of apply patches (module `apply_patches`)."""
 STRATEGIC = "application/strategic-merge-patch+json"
 """The content type of strategic merge patches."""
+MERGE = "application/merge-patch+json"
+"""The content type of JSON merge patches."""
 JSON_PATCH = "application/json-patch+json"
 """The content type of JSON patches."""
 
@@ -54,6 +56,6 @@ def _merge(old: Object, patch: Object, _: Lists) -> Object:
 
 
 _TYPES: Mapping[str, Callable[[Object, Object, Lists], Object]] = {
-    "application/merge-patch+json": _merge,
+    MERGE: _merge,
     STRATEGIC: strategic_merge,
 }

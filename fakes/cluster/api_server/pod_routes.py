@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from drahealth.fakes.cluster.api import PODS, Kind, Object
+from drahealth.fakes.cluster.api import PODS, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.answers import json_answer
 from drahealth.fakes.cluster.api_server.delete_options import delete_options
@@ -23,7 +23,7 @@ def pod_routes(server: VersionedServer) -> list[web.RouteDef]:
         binding = await _body(request, BINDINGS)
         target = binding.get("target") or {}
         if not target.get("name"):
-            raise refusals.invalid(BINDINGS, _name(request, binding), [refusals.required_value("target.name")])
+            raise ApiError(500, "InternalServerError", str(refusals.required_value("target.name")))
         with server.dry_run(wants_dry_run(request, "CreateOptions")):
             await server.bind(_name(request, binding), request.match_info["namespace"], target["name"])
         return json_answer(_DONE, status=201)

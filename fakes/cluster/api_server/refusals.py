@@ -114,6 +114,15 @@ def conflict_of_kind(kind: Kind, name: str, why: str) -> ApiError:
     return _conflict(kind.kind, group_of(kind), name, why)
 
 
+def already_bound(pod: str, node: str) -> ApiError:
+    return _conflict("pods/binding", "", pod, f'pod {pod} is already assigned to node "{node}"')
+
+
+def unfit_patch(text: str, why: str) -> ApiError:
+    """422 for a patch whose result, this JSON text, is not an object of the kind."""
+    return _invalid("", "", "", [invalid_value("patch", text, why)])
+
+
 def _conflict(what: str, group: str, name: str, why: str) -> ApiError:
     message = f'Operation cannot be fulfilled on {_dotted(what, group)} "{name}": {why}'
     return ApiError(409, "Conflict", message, _details(what, group, name))
@@ -252,6 +261,25 @@ def method_not_allowed() -> ApiError:
     return ApiError(405, "MethodNotAllowed", message, {})
 
 
+def no_object_with_uid(kind: Kind, name: str, uid: str) -> ApiError:
+    """The error for an apply patch with the UID of an object that does not exist."""
+    why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+    return conflict(kind, name, why)
+
+
+def unknown_form() -> ApiError:
+    """The error for an answer in a form of `meta.k8s.io` that does not exist."""
+    types = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {types}")
+
+
+def unsupported_custom_patch() -> ApiError:
+    """The error for a strategic merge patch of an object of a custom kind."""
+    types = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+    message = f"the body of the request was in an unknown format - accepted media types include: {types}"
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
 def failed_patch() -> ApiError:
     """The error for a JSON patch with an operation that cannot be done."""
     return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
@@ -268,6 +296,25 @@ def expired_page(revision: int) -> ApiError:
     """The error for a list, or a page of it, at a revision that is no longer in the history."""
     message = f"The provided continue parameter is too old to display a consistent list result: {revision}"
     return ApiError(410, "Expired", message)
+
+
+def unknown_directive(directive: str, patch: Object) -> ApiError:
+    """The error for an unknown `$patch` in a strategic merge patch, which Kubernetes reports as a server error."""
+    message = f"unknown patch type: {directive} in map: {_go_map(patch)}"
+    return ApiError(500, "InternalServerError", message)
+
+
+def no_merge_key(element: object, key: str) -> ApiError:
+    """The error for an element without its key in a strategic merge patch: Kubernetes reports a server error."""
+    message = f"map: {_go_map(element)} does not contain declared merge key: {key}"
+    return ApiError(500, "InternalServerError", message)
+
+
+def _go_map(value: object) -> str:
+    """An object as Go prints it."""
+    if not isinstance(value, dict):
+        return str(value)
+    return f"map[{' '.join(f'{name}:{_go_map(value[name])}' for name in sorted(value))}]"
 
 
 def wrong_patch(patch: object) -> ApiError:

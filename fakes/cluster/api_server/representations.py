@@ -56,6 +56,8 @@ def requested_form(accept: str, include: str) -> Form:
         is_known = form.kind in _KINDS and parameters.get("g") == _META and form.version in _VERSIONS
         if media_type in _MEDIA_TYPES and (is_known or "as" not in parameters):
             return form
+    if ";as=" in accept.replace(" ", ""):
+        raise refusals.unknown_form()
     raise refusals.not_acceptable()
 
 

@@ -1,5 +1,6 @@
 """Reads the body of a request, JSON or Kubernetes' protobuf, as an object. Every unreadable body gets an `ApiError`."""
 
+import json
 from typing import Any
 
 from aiohttp import web
@@ -26,15 +27,15 @@ async def read_body(request: web.Request, *, optional: bool = False) -> Object:
     body = await _read(request)
     if optional and not body:
         return {}
-    obj = _from_protobuf(body, request) if request.content_type == PROTOBUF else _from_json(body)
+    obj = _from_protobuf(body, request) if request.content_type == PROTOBUF else _from_text(body, request)
     if not isinstance(obj, dict):
         raise refusals.bad_request(f"the body must be an object, got {type(obj).__name__}")
     return obj
 
 
 async def read_json(request: web.Request) -> Any:
-    """The JSON value in the body. Raises `ApiError` as `read_body`."""
-    return _from_json(await _read(request))
+    """The JSON value in the body, which can be YAML. Raises `ApiError` as `read_body`."""
+    return _from_text(await _read(request), request)
 
 
 async def _read(request: web.Request) -> bytes:
@@ -68,6 +69,18 @@ def _client(request: web.Request) -> str:
 
 def _name(request: web.Request) -> str:
     return f"{request.method} {request.path[:200]}"
+
+
+def _from_text(body: bytes, request: web.Request) -> Any:
+    """The value in JSON, or in YAML if the content type says so."""
+    if not request.content_type.endswith("yaml") or body.lstrip().startswith(b"{"):
+        return _from_json(body)
+    import yaml  # slow import; most clients send JSON
+
+    try:
+        return parse_json(json.dumps(yaml.safe_load(body)).encode())
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise refusals.bad_request(f"the body is not YAML: {str(error).splitlines()[0]}") from None
 
 
 def _from_json(body: bytes) -> Any:

@@ -33,6 +33,10 @@ async def read_patch(request: web.Request, kind: Kind, *, status: bool, time: st
         raise refusals.wrong_patch(body)
     if request.content_type != APPLY:
         return patch_change(kind, request.content_type, body)
+    if not body.get("apiVersion") or not body.get("kind"):
+        raise refusals.bad_request(
+            f"invalid object type: /{body.get('apiVersion') or ''}, Kind={body.get('kind') or ''}"
+        )
     options = ApplyOptions(request.query.get("fieldManager", ""), status, time, force=wants_force(request))
     return lambda old: apply_patch(old, body, merged_lists(kind), options)
 

@@ -4,11 +4,13 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, aclosing, suppress
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from aiohttp import web
 
-from drahealth.fakes.cluster.api import NAMESPACES, ApiError, Kind, Object
+from drahealth.fakes.cluster.api import NAMESPACES, PODS, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.answers import STATUS, json_answer, status_of
 from drahealth.fakes.cluster.api_server.delete_options import DeleteOptions, delete_options
@@ -18,11 +20,12 @@ from drahealth.fakes.cluster.api_server.field_validation import FieldValidation
 from drahealth.fakes.cluster.api_server.label_selectors import label_selector
 from drahealth.fakes.cluster.api_server.list_options import ListOptions, list_options
 from drahealth.fakes.cluster.api_server.pages import Page, Selector
-from drahealth.fakes.cluster.api_server.patches import Change, check_patch_type
+from drahealth.fakes.cluster.api_server.patches import STRATEGIC, Change, check_patch_type
+from drahealth.fakes.cluster.api_server.pod_parts import PARTS
 from drahealth.fakes.cluster.api_server.representations import TABLE, Representation, requested_form
 from drahealth.fakes.cluster.api_server.request_bodies import read_body
 from drahealth.fakes.cluster.api_server.request_patches import empty_object, is_apply, read_patch, writer_of
-from drahealth.fakes.cluster.api_server.strategies import is_created_by_update
+from drahealth.fakes.cluster.api_server.strategies import check_custom, is_created_by_update
 from drahealth.fakes.cluster.api_server.versioned_server import VersionedServer
 from drahealth.fakes.cluster.other_kinds import is_of_kubernetes
 
@@ -46,15 +49,19 @@ class Resource:
             web.put(one, self._replace),
             web.patch(one, self._patch),
             web.delete(one, self._delete),
+            web.delete(collection, self._delete_collection),
         ]
-        if self._kind != NAMESPACES:
-            routes.append(web.delete(collection, self._delete_collection))
         if self._kind.namespaced and self._kind.kind:
             routes.append(web.get(self._kind.path(), self._list_or_watch, allow_head=False))
         if self._kind.has_status:
             routes.append(web.get(one + "/status", self._get, allow_head=False))
             routes.append(web.put(one + "/status", self._replace_status))
             routes.append(web.patch(one + "/status", self._patch_status))
+        if self._kind == PODS:
+            for part in PARTS:
+                routes.append(web.get(f"{one}/{part}", self._get, allow_head=False))
+                routes.append(web.put(f"{one}/{part}", partial(self._change_part, part)))
+                routes.append(web.patch(f"{one}/{part}", partial(self._change_part, part)))
         return routes
 
     async def _get(self, request: web.Request) -> web.Response:
@@ -100,6 +107,8 @@ class Resource:
                 if error.status != 404 or not is_apply(request):
                     raise
             new = change(empty_object(request, self._kind))
+            if uid := new["metadata"].get("uid"):
+                raise refusals.no_object_with_uid(self._kind, name, str(uid))
             return fields.response(representation.one(await self._server.create(self._kind, new)), status=201)
 
     async def _patch_status(self, request: web.Request) -> web.Response:
@@ -108,6 +117,25 @@ class Resource:
         with self._server.dry_run(fields.dry_run), self._writing(request, status=True):
             patched = await self._server.patch(self._kind, name, namespace, change, status=True)
             return fields.response(representation.one(patched))
+
+    async def _change_part(self, part: str, request: web.Request) -> web.Response:
+        """Replaces or patches a subresource of a Pod that is a part of its spec."""
+        if request.method == "PATCH":
+            representation, fields, change = await self._read_patch(request, status=False)
+        else:
+            representation = await self._representation(request)
+            fields = FieldValidation(request, self._kind, "UpdateOptions")
+            wanted = self._in_place(request, await fields.read(request))
+            change = lambda _: wanted  # noqa: E731
+        place = request.match_info
+        with (
+            self._server.dry_run(fields.dry_run),
+            self._server.writing(
+                None if is_apply(request) else replace(writer_of(request, self._server.time()), subresource=part)
+            ),
+        ):
+            changed = await self._server.change_pod(place["name"], place["namespace"], part, change)
+            return fields.response(representation.one(changed))
 
     def _writing(self, request: web.Request, *, status: bool = False) -> AbstractContextManager[None]:
         """The writes inside are those of the client; an apply patch has a record of its own."""
@@ -118,10 +146,24 @@ class Resource:
         self, request: web.Request, *, status: bool
     ) -> tuple[Representation, FieldValidation, Change]:
         check_patch_type(request.content_type)
+        if request.content_type == STRATEGIC and not is_of_kubernetes(self._kind.api_version):
+            raise refusals.unsupported_custom_patch()
         representation = await self._representation(request)
         fields = FieldValidation(request, self._kind, "PatchOptions")
         change = await read_patch(request, self._kind, status=status, time=self._server.time())
-        return representation, fields, fields.change(change)
+        return representation, fields, fields.change(self._of_kind(change))
+
+    def _of_kind(self, change: Change) -> Change:
+        """The change, whose result has the kind and the version of the path if it is of a custom kind."""
+        if is_of_kubernetes(self._kind.api_version):
+            return change
+
+        def checked(old: Object) -> Object:
+            new = change(old)
+            check_custom(self._kind, new)
+            return new
+
+        return checked
 
     async def _delete(self, request: web.Request) -> web.Response:
         representation = await self._representation(request)
@@ -136,7 +178,9 @@ class Resource:
         return json_answer({**STATUS, "status": "Success", "details": details}, status=status)
 
     async def _delete_collection(self, request: web.Request) -> web.Response:
-        """Deletes the objects of a list, which is the answer."""
+        """Deletes the objects of a list, which is the answer. Namespaces are deleted one by one only."""
+        if self._kind == NAMESPACES:
+            raise refusals.method_not_allowed()
         representation, matches = await self._representation(request), self._selectors(request)
         page = list_options(request.query)
         options = await _delete_options(request)
@@ -164,8 +208,10 @@ class Resource:
                 metadata["remainingItemCount"] = page.remaining
         head: Object = {"kind": f"{self._kind.kind}List", "apiVersion": self._kind.api_version, "metadata": metadata}
         listed = representation.listed({**head, "items": page.objects})
-        if listed["kind"] != head["kind"] or not is_of_kubernetes(self._kind.api_version):
+        if listed["kind"] != head["kind"]:
             return listed
+        if not is_of_kubernetes(self._kind.api_version):
+            return {**listed, "metadata": {"continue": "", **metadata}}
         items = [{key: obj[key] for key in obj if key not in ("kind", "apiVersion")} for obj in page.objects]
         return {**head, "items": items}
 
@@ -189,12 +235,12 @@ class Resource:
         response.enable_chunked_encoding()
         with suppress(ConnectionError):  # the client has gone; the web server notices this later
             await response.prepare(request)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(options.timeout), aclosing(self._lines(request, matches, options)) as lines:
-                    async for line in lines:
-                        if line["type"] != "ERROR":
-                            line = {**line, "object": representation.one(line["object"])}
-                        await response.write(json.dumps(line).encode() + b"\n")
+            lines = _for_seconds(options.timeout, self._lines(request, matches, options))
+            async with aclosing(lines):
+                async for line in lines:
+                    if line["type"] != "ERROR":
+                        line = {**line, "object": representation.one(line["object"])}
+                    await response.write(json.dumps(line).encode() + b"\n")
         return response
 
     async def _lines(
@@ -223,7 +269,9 @@ class Resource:
 
     def _in_place(self, request: web.Request, obj: Object) -> Object:
         """The object with the namespace of the path. `ApiError` 400 for another namespace or name."""
-        if (obj.get("kind") or self._kind.kind) != self._kind.kind:
+        if not is_of_kubernetes(self._kind.api_version):
+            check_custom(self._kind, obj)
+        elif (obj.get("kind") or self._kind.kind) != self._kind.kind:
             raise refusals.other_kind(
                 self._kind, str(obj["kind"]), str(obj.get("apiVersion") or self._kind.api_version)
             )
@@ -240,6 +288,24 @@ class Resource:
         elif not self._kind.namespaced:
             metadata.pop("namespace", None)
         return obj
+
+
+async def _for_seconds(timeout: int | None, lines: AsyncGenerator[Object, None]) -> AsyncGenerator[Object, None]:
+    """The lines until the timeout. Lines that are ready then still belong to it."""
+    loop = asyncio.get_running_loop()
+    end = None if timeout is None else loop.time() + timeout
+    async with aclosing(lines):
+        while True:
+            step = asyncio.ensure_future(anext(lines, None))
+            try:
+                await asyncio.wait({step}, timeout=None if end is None else max(end - loop.time(), 0.01))
+                if not step.done() or (line := step.result()) is None:
+                    return
+            finally:
+                if not step.done():
+                    step.cancel()
+                    await asyncio.wait({step})
+            yield line
 
 
 async def _delete_options(request: web.Request) -> DeleteOptions:

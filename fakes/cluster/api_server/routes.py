@@ -24,10 +24,14 @@ _DISCOVERY = ("/version", "/api", "/apis", "/api/v1", "/apis/{group}", "/apis/{g
 """The paths of discovery documents. The official client for Python asks for them with a slash at the end."""
 
 
+_SERVER = web.AppKey("server", ApiServer)
+
+
 def application(server: ApiServer, checks: RequestChecks) -> web.Application:
     """The server's paths, which answer requests that pass the checks, while the application is served."""
     app = web.Application(middlewares=[_refusing, _checking(checks)], client_max_size=BODY_LIMIT)
     app[REJECTIONS] = RejectionLog()
+    app[_SERVER] = server
     for path in (*_DISCOVERY, *(f"{path}/" for path in _DISCOVERY), ROOT, ROOT + "/{path:.+}"):
         app.router.add_get(path, _discovery(server))
     for path in ("/readyz", "/livez", "/healthz"):
@@ -44,8 +48,16 @@ def application(server: ApiServer, checks: RequestChecks) -> web.Application:
     return app
 
 
+def _is_served(request: web.Request) -> bool:
+    """Whether the path is in a group and version that the server has."""
+    versions = {served.kind.api_version for served in request.app[_SERVER].kinds}
+    roots = tuple(f"/{'apis' if '/' in version else 'api'}/{version}/" for version in versions)
+    return f"{request.path}/".startswith(roots)
+
+
 @web.middleware
 async def _refusing(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answers errors with a `Status`; paths outside of the served groups with text, as Kubernetes does."""
     try:
         return await handler(request)
     except ApiError as error:
@@ -58,6 +70,8 @@ async def _refusing(request: web.Request, handler: Handler) -> web.StreamRespons
         reason = error.reason.replace(" ", "")
         refusal = ApiError(error.status, reason, f"{request.method} {request.path}: {error.reason}")
     log_rejected(request, refusal)
+    if refusal.status == 404 and refusal.details == {} and not _is_served(request):
+        return web.Response(text="404 page not found\n", status=404)
     return status_response(refusal)
 
 

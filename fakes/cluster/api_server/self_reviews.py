@@ -29,6 +29,8 @@ REVIEWS: tuple[Kind, ...] = tuple(_STATUS)
 
 def reviewed(kind: Kind, review: Object, time: str) -> dict[str, Any]:
     """The review with its status; `time` as RFC 3339."""
-    metadata = {**(review.get("metadata") or {}), "creationTimestamp": time}
+    metadata = review.get("metadata") or {}
+    if kind.kind == "SelfSubjectReview":
+        metadata = {**metadata, "creationTimestamp": time}
     spec = {"spec": review["spec"]} if "spec" in review else {}
     return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata, **spec, "status": _STATUS[kind]}

@@ -36,6 +36,7 @@ from drahealth.fakes.cluster.api_server.merged_lists import merged_lists
 from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
 from drahealth.fakes.cluster.api_server.pages import Page, Selector, page_of
 from drahealth.fakes.cluster.api_server.patches import STRATEGIC, Change, patch_change
+from drahealth.fakes.cluster.api_server.pod_parts import changed_part
 from drahealth.fakes.cluster.api_server.pod_validation import validate_status
 from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything, selected
 from drahealth.fakes.cluster.api_server.storage import Storage, copied, fast_copy, key_of
@@ -200,11 +201,19 @@ class ApiServer:
         old = self._stored(kind, name, namespace)
         new = change(copied(old))
         strategies.check_shape(kind, new)
+        if (uid := new["metadata"].get("uid", old["metadata"]["uid"])) != old["metadata"]["uid"]:
+            raise refusals.invalid(kind, name, [refusals.invalid_value("metadata.uid", uid, "field is immutable")])
         if new["metadata"].get("name") != name:
             raise refusals.other_name(str(new["metadata"].get("name") or ""), name)
         if new["metadata"].get("namespace") != old["metadata"].get("namespace"):
             raise refusals.other_namespace()
         return await (self.replace_status(kind, new) if status else self.replace(kind, new))
+
+    async def change_pod(self, name: str, namespace: str, part: str, change: Change) -> Object:
+        """Changes a pod through this subresource, with the preconditions of `replace`."""
+        self._check_ready()
+        old, new = self._precondition(PODS, change(copied(self._stored(PODS, name, namespace))))
+        return self._served(PODS, self._put(PODS, changed_part(part, old, new)))
 
     async def patch_status(self, kind: Kind, name: str, namespace: str, patch: Object) -> Object:
         """Changes the status by a strategic merge patch."""
@@ -251,7 +260,7 @@ class ApiServer:
         pod = self._stored(PODS, name, namespace)
         self._stored(NODES, node, None)
         if pod["spec"].get("nodeName"):
-            raise refusals.conflict(PODS, name, f"pod {name} is already assigned to node {pod['spec']['nodeName']}")
+            raise refusals.already_bound(name, pod["spec"]["nodeName"])
         status = with_condition(pod["status"], "PodScheduled", True, now=deletion.timestamp(self._clock.wall()))
         self._put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status})
 
@@ -396,6 +405,7 @@ class ApiServer:
             new = self._put(kind, new)
         if kind == NAMESPACES:
             self._empty(new["metadata"]["name"])
+            self._collect(kind, new)
         elif deleted.removed:
             new = self._remove(kind, new)
         else:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, PODS, REPLICA_SETS, SLICES, Kind, Object
+from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, EVENTS, PODS, REPLICA_SETS, SLICES, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.claim_names import claim_name_errors
 from drahealth.fakes.cluster.api_server.refusals import FieldError
@@ -33,6 +33,10 @@ def validate_spec(kind: Kind, obj: Object) -> None:
         errors += _amount_errors(obj.get("spec", {}))
         if not errors:
             errors += claim_name_errors(obj.get("spec", {}), "spec")
+    if kind == EVENTS:
+        about = (obj.get("involvedObject") or {}).get("namespace")
+        if about and about != obj["metadata"].get("namespace"):
+            errors.append(refusals.invalid_value("involvedObject.namespace", about, "does not match event.namespace"))
     if kind == REPLICA_SETS:
         errors += _set_errors(obj.get("spec", {}))
         if not errors:

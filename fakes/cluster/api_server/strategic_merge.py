@@ -18,7 +18,7 @@ def strategic_merge(target: Object, patch: Object, lists: Lists, path: str = "")
     """The patched object. `ApiError` 400 for an unknown directive, or an element without its key."""
     directive = patch.get(_PATCH, "merge")
     if directive not in ("merge", "replace", "delete"):
-        raise refusals.bad_request(f"unknown {_PATCH} {directive!r}; use merge, replace or delete")
+        raise refusals.unknown_directive(str(directive), patch)
     fields = {name: value for name, value in patch.items() if not name.startswith("$")}
     if directive != "merge":
         return _without_nulls(fields, lists, path) if directive == "replace" else {}
@@ -51,7 +51,7 @@ def _merged_elements(old: list[Any], patch: list[Any], key: str, lists: Lists, p
     elements = list(old)
     for change in patch:
         if not isinstance(change, dict) or key not in change:
-            raise refusals.bad_request(f"each element of {path} in the patch must have the key {key!r}")
+            raise refusals.no_merge_key(change, key)
         same = [i for i, there in enumerate(elements) if isinstance(there, dict) and there.get(key) == change[key]]
         at = same[0] if same else None
         if change.get(_PATCH) == "delete":

@@ -4,8 +4,9 @@ As in Kubernetes each kind has a strategy: the fields that a create sets, the fi
 whether the kind has a status.
 """
 
+import json
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from drahealth.fakes.cluster.api import (
@@ -37,6 +38,9 @@ _FIRST_STATUS: dict[Kind, Object] = {
     REPLICA_SETS: {},
 }
 _SERVER_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_NOT_OF_CLIENTS = (*_SERVER_FIELDS, "resourceVersion", "selfLink")
+_LONGEST_PREFIX = 58
+"""A longer `generateName` is cut off."""
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _MUTABLE_IN_PODS = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds")
 
@@ -82,7 +86,7 @@ def created(kind: Kind, obj: Object, server_fields: ServerFields) -> Object:
     check_shape(kind, obj)
     if obj["metadata"].get("resourceVersion"):
         raise refusals.versioned_at_creation()
-    metadata = {key: value for key, value in obj["metadata"].items() if key not in (*_SERVER_FIELDS, "resourceVersion")}
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in _NOT_OF_CLIENTS}
     validate_spec(kind, obj)
     metadata |= {"name": _name(kind, metadata), "uid": server_fields.uid, "creationTimestamp": server_fields.time}
     metadata = _checked_metadata(kind, metadata, [])
@@ -106,7 +110,8 @@ def updated(kind: Kind, obj: Object, old: Object) -> Object:
     metadata = _checked_metadata(kind, metadata, new_finalizer_errors(metadata, old["metadata"]))
     new = {**obj, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
     if kind.has_status:
-        new["status"] = old.get("status", {})
+        new = {key: value for key, value in new.items() if key != "status"}
+        new |= {"status": old["status"]} if "status" in old else {}
     new = _with_defaults(kind, new)
     _check_immutable(kind, new, old)
     if "generation" in metadata and new.get("spec") != old.get("spec"):
@@ -146,6 +151,24 @@ def check_shape(kind: Kind, obj: Object) -> None:
             raise refusals.bad_request(f"{key} of a {kind.kind} must be an object, got {type(obj[key]).__name__}")
 
 
+def check_custom(kind: Kind, obj: Object) -> None:
+    """`ApiError` 400 or 422 for an object of a custom kind without its kind, or with another one."""
+    if not obj.get("kind"):
+        text = json.dumps(obj)
+        raise refusals.bad_request(
+            f"the object provided is unrecognized (must be of type {kind.kind}): "
+            f"Object 'Kind' is missing in '{text:.200}' ({text:.200})"
+        )
+    name, given = str((obj.get("metadata") or {}).get("name", "")), replace(kind, kind=str(obj["kind"]))
+    errors = [
+        refusals.invalid_value(key, obj[key], f"must be {wanted}")
+        for key, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind))
+        if obj.get(key, wanted) != wanted
+    ]
+    if errors:
+        raise refusals.invalid(given, name, errors)
+
+
 def namespace_of(kind: Kind, obj: Object) -> str | None:
     """The object's namespace, None for kinds without one; `ApiError` 400 if it is missing."""
     return checked_namespace(kind, obj["metadata"].get("namespace"))
@@ -173,7 +196,7 @@ def _name(kind: Kind, metadata: Object) -> str:
         if not prefix:
             error = refusals.required_value("metadata.name", "name or generateName is required")
             raise refusals.invalid(kind, "", [error])
-        name = f"{prefix}{''.join(random.choices(_SUFFIX_LETTERS, k=5))}"
+        name = f"{prefix[:_LONGEST_PREFIX]}{''.join(random.choices(_SUFFIX_LETTERS, k=5))}"
     if not isinstance(name, str):
         raise refusals.bad_request(f"metadata.name of a {kind.kind} must be a string, got {name!r:.80}")
     return name
@@ -203,14 +226,30 @@ def _with_defaults(kind: Kind, obj: Object) -> Object:
 
 def _check_immutable(kind: Kind, new: Object, old: Object) -> None:
     name = old["metadata"]["name"]
-    if kind == PODS and _lasting(new["spec"]) != _lasting(old["spec"]):
-        fields = "`spec.containers[*].image`, `spec.initContainers[*].image`, " + ", ".join(
-            f"`spec.{field}`" for field in _MUTABLE_IN_PODS
-        )
-        error = refusals.forbidden("spec", f"pod updates may not change fields other than {fields}")
-        raise refusals.invalid(kind, name, [error])
+    if kind == PODS and (errors := _pod_errors(new["spec"], old["spec"])):
+        raise refusals.invalid(kind, name, errors)
     if kind == CLAIMS and new.get("spec") != old.get("spec"):
         raise refusals.invalid(kind, name, [refusals.invalid_value("spec", new.get("spec"), "field is immutable")])
+
+
+def _pod_errors(new: Object, old: Object) -> list[FieldError]:
+    for key in ("containers", "initContainers"):
+        if len(new.get(key) or ()) != len(old.get(key) or ()):
+            return [refusals.forbidden(f"spec.{key}", "pod updates may not add or remove containers")]
+    deadline, before = new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
+    at = "spec.activeDeadlineSeconds"
+    if before is not None and deadline is None:
+        return [refusals.invalid_value(at, deadline, "must not update from a positive integer to nil value")]
+    if before is not None and deadline > before:
+        return [refusals.invalid_value(at, deadline, "must be less than or equal to previous value")]
+    if _lasting(new) == _lasting(old):
+        return []
+    fields = (
+        "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
+        "`spec.tolerations` (only additions to existing tolerations),"
+        "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+    )
+    return [refusals.forbidden("spec", f"pod updates may not change fields other than {fields}")]
 
 
 def _lasting(spec: Object) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 
-from drahealth.fakes.cluster.api import Kind, Object, WatchEvent
+from drahealth.fakes.cluster.api import PODS, Kind, Object, WatchEvent
 from drahealth.fakes.cluster.api_server.delete_options import DeleteOptions
 from drahealth.fakes.cluster.api_server.deletion import Deletion
 from drahealth.fakes.cluster.api_server.field_types import typed
@@ -81,6 +81,9 @@ class VersionedServer:
             return self._stored(kind, change(served.serve(old)))[1]
 
         return served.serve(await self._server.patch(served.stored, name, namespace, stored, status=status))
+
+    async def change_pod(self, name: str, namespace: str, part: str, change: Change) -> Object:
+        return await self._server.change_pod(name, namespace, part, lambda old: typed(PODS, change(old)))
 
     async def delete(self, kind: Kind, name: str, namespace: str | None, options: DeleteOptions) -> Deletion:
         served = self._server.kinds[kind]

@@ -97,6 +97,7 @@ async def test_a_claim_is_patched_in_each_version(web: Web) -> None:
         device = {**DEVICE, "shareID": version}
         patch = {
             "apiVersion": f"resource.k8s.io/{version}",
+            "kind": "ResourceClaim",
             "metadata": {"name": "gpu"},
             "status": {"devices": [device]},
         }
@@ -115,6 +116,10 @@ async def test_apply_creates_an_object_that_does_not_exist(web: Web) -> None:
     assert (await web.server.get(NODES, "b"))["metadata"]["labels"] == {"a": "b"}
 
 
+OF_POD = {"apiVersion": "v1", "kind": "Pod"}
+OF_CLAIM = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+
+
 @pytest.mark.parametrize(
     ("path", "media_type", "body", "status", "reason"),
     [
@@ -123,18 +128,18 @@ async def test_apply_creates_an_object_that_does_not_exist(web: Web) -> None:
         (POD, "application/apply-patch+cbor", {}, 415, "UnsupportedMediaType"),
         (POD, MERGE, [], 400, "BadRequest"),
         (POD, MERGE, {"metadata": None}, 400, "BadRequest"),
-        (POD, MERGE, {"metadata": {"labels": {"a": 1}}}, 400, "BadRequest"),
+        (POD, MERGE, {"metadata": {"labels": {"a": 1}}}, 422, "Invalid"),
         (POD, MERGE, {"metadata": {"name": "other"}}, 400, "BadRequest"),
         (POD, MERGE, {"kind": "Node"}, 400, "BadRequest"),
         (POD, MERGE, {"metadata": {"resourceVersion": "1"}}, 409, "Conflict"),
-        (POD, MERGE, {"metadata": {"uid": "other"}}, 409, "Conflict"),
+        (POD, MERGE, {"metadata": {"uid": "other"}}, 422, "Invalid"),
         (POD, STRATEGIC, {"metadata": {"resourceVersion": "1"}}, 409, "Conflict"),
         (POD, MERGE, {"spec": {"nodeName": "b"}}, 422, "Invalid"),
         (POD, APPLY, {"metadata": {"name": "train"}}, 422, "Invalid"),
-        (f"{POD}?fieldManager=m", APPLY, {"metadata": {"resourceVersion": "1"}}, 409, "Conflict"),
+        (f"{POD}?fieldManager=m", APPLY, {**OF_POD, "metadata": {"resourceVersion": "1"}}, 409, "Conflict"),
         (f"{POD}?fieldManager=m", APPLY, {"kind": "Node", "metadata": {}}, 400, "BadRequest"),
         (f"{CLAIM}x", MERGE, {}, 404, "NotFound"),
-        (f"{CLAIM}x/status?fieldManager=m", APPLY, {"metadata": {}}, 404, "NotFound"),
+        (f"{CLAIM}x/status?fieldManager=m", APPLY, {**OF_CLAIM, "metadata": {}}, 404, "NotFound"),
     ],
 )
 async def test_invalid_patch_is_rejected_and_changes_nothing(

@@ -117,7 +117,7 @@ async def test_pod_is_bound_once_and_has_condition_pod_scheduled() -> None:
     pod = await server.get(PODS, "train", "default")
     assert pod["spec"]["nodeName"] == "node"
     assert [(c["type"], c["status"]) for c in pod["status"]["conditions"]] == [("PodScheduled", "True")]
-    with pytest.raises(ApiError, match="already assigned to node node"):
+    with pytest.raises(ApiError, match='already assigned to node "node"'):
         await server.bind("train", "default", "node")
 
 

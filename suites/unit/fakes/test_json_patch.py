@@ -20,6 +20,8 @@ DOCUMENT = {"a": {"b": [1, 2]}, "c/d": "x"}
         ({"op": "remove", "path": "/a/b/0"}, {**DOCUMENT, "a": {"b": [2]}}),
         ({"op": "remove", "path": "/c~1d"}, {"a": {"b": [1, 2]}}),
         ({"op": "replace", "path": "/a/b", "value": None}, {**DOCUMENT, "a": {"b": None}}),
+        ({"op": "replace", "path": "/e", "value": 1}, {**DOCUMENT, "e": 1}),
+        ({"op": "replace", "path": "/a/b/0", "value": 9}, {**DOCUMENT, "a": {"b": [9, 2]}}),
         ({"op": "copy", "from": "/c~1d", "path": "/a/b/0"}, {**DOCUMENT, "a": {"b": ["x", 1, 2]}}),
         ({"op": "move", "from": "/c~1d", "path": "/e"}, {"a": {"b": [1, 2]}, "e": "x"}),
         ({"op": "test", "path": "/a", "value": {"b": [1, 2]}}, DOCUMENT),
@@ -35,7 +37,7 @@ def test_operation_changes_a_copy(operation: Any, result: Any) -> None:
     "operation",
     [
         {"op": "remove", "path": "/x"},
-        {"op": "replace", "path": "/x", "value": 1},
+        {"op": "replace", "path": "/a/b/7", "value": 1},
         {"op": "add", "path": "/x/y", "value": 1},
         {"op": "add", "path": "/a/b/7", "value": 1},
         {"op": "add", "path": "/a/b/01", "value": 1},
