@@ -31,8 +31,9 @@ def contradictions(
     Without a policy, the health of devices with faults is not known.
     """
     story = _Story(catalogue, by_chance)
+    is_expected = any(isinstance(one.do, Expect) and one.do.health for one in actions)
     triggered = any(one.trigger and not isinstance(one.do, Expect | Mark) for one in actions)
-    reported = _Reported(inventory, catalogue, policy) if policy and not triggered else None
+    reported = _Reported(inventory, catalogue, policy) if policy and is_expected and not triggered else None
     wrong = set[Place]()
     for action_ in actions:
         if not action_.trigger:
