@@ -1,6 +1,5 @@
 """Two nodes of `drahealth up`: the reference, and a real one. The kubectl of each release that is in the cache."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,13 +39,11 @@ def program(kubectl_version: str) -> Path:
 def node(name: str, *options: str) -> Iterator[Path]:
     """The kubeconfig of a Ready node, which has the default name, as the other one has."""
     with folder_of_nodes(name) as folder:
-        try:
-            drahealth("up", *options)
-            yield folder / "drahealth" / "kubeconfig"
-        finally:
-            os.environ["DRAHEALTH_STATE"] = str(folder)
-            drahealth("down", "--all")
-            shutil.rmtree(folder, ignore_errors=True)
+        drahealth("up", *options)
+    yield folder / "drahealth" / "kubeconfig"
+    with folder_of_nodes(name):
+        drahealth("down", "--all")
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -5,14 +5,17 @@ unless another manager has applied it too. A patch that changes a field of anoth
 the field gets this manager. Module `managed_fields` has the record. Source: KEP-555.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
-from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.cluster.api import ApiError, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.managed_fields import (
     APPLIED_METADATA,
     Fields,
+    Path,
+    Paths,
     conflict_error,
     conflicts,
     difference,
@@ -20,11 +23,13 @@ from drahealth.fakes.cluster.api_server.managed_fields import (
     identity,
     in_order,
     parts,
+    paths_of,
     recorded,
     without_paths,
 )
 from drahealth.fakes.cluster.api_server.merged_lists import Lists
 
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _COMPARED_METADATA = ("name", "namespace", "uid", "resourceVersion")
 
 
@@ -55,8 +60,8 @@ def apply_patch(old: Object, patch: Object, lists: Lists, options: ApplyOptions)
         kept = _union(kept, recorded(other))
     new = _merged(_pruned(old, recorded(own), kept, lists), wanted, lists)
     changed, removed = difference(old, new, lists)
-    if not options.force and (found := conflicts(others, changed)):
-        raise conflict_error(found)
+    if not options.force:
+        _check_conflicts(old, conflicts(others, changed), lists, options.manager)
     others = without_paths(others, changed)
     time = options.time if changed or removed else own.get("time")  # as in Kubernetes, None without a change
     entry = {**_entry(options), "apiVersion": old["apiVersion"], **({"time": time} if time else {})}
@@ -64,6 +69,28 @@ def apply_patch(old: Object, patch: Object, lists: Lists, options: ApplyOptions)
     compared = {name: metadata[name] for name in _COMPARED_METADATA if name in metadata}
     given = {name: patch[name] for name in ("apiVersion", "kind") if name in patch}
     return {**new, **given, "metadata": {**new["metadata"], **compared, "managedFields": entries}}
+
+
+def _check_conflicts(old: Object, found: list[tuple[Object, Path]], lists: Lists, manager: str) -> None:
+    """Raises `ApiError` 409 for conflicts.
+
+    A field that `kubectl apply` has set, and that still has this value, is no conflict for the manager `kubectl`.
+    Source: k8s.io/apimachinery, `pkg/util/managedfields/internal/lastappliedmanager.go`.
+    """
+    allowed = _last_applied(old, lists) if manager == "kubectl" else frozenset()
+    if left := [(entry, path) for entry, path in found if path not in allowed]:
+        raise conflict_error(left)
+
+
+def _last_applied(obj: Object, lists: Lists) -> Paths:
+    """The fields that `kubectl apply` without `--server-side` has set, and that have not changed since."""
+    try:
+        applied = json.loads((obj["metadata"].get("annotations") or {})[_LAST_APPLIED])
+        metadata = {key: applied.get("metadata", {}).get(key) for key in APPLIED_METADATA}
+        fields = paths_of(_fields(_without_nulls({**applied, "metadata": metadata}), lists))
+    except (KeyError, ValueError, AttributeError, ApiError):
+        return frozenset()
+    return fields - difference(obj, applied, lists)[0]
 
 
 def _checked_metadata(patch: Object, options: ApplyOptions) -> Object:

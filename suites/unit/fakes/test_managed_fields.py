@@ -101,6 +101,18 @@ def test_a_field_of_a_writer_stays_if_another_manager_no_longer_applies_it() -> 
 
 
 @pytest.mark.parametrize(
+    ("manager", "now", "conflict"), [("kubectl", "1", False), ("kubectl", "3", True), ("two", "1", True)]
+)
+def test_kubectl_takes_over_what_it_has_applied_before(manager: str, now: str, conflict: bool) -> None:
+    annotation = {"kubectl.kubernetes.io/last-applied-configuration": '{"data": {"a": "1"}}'}
+    old = write(None, config_map({"a": now}, annotations=annotation))
+    try:
+        assert (apply(old, {"a": "2"}, manager)["data"], conflict) == ({"a": "2"}, False)
+    except ApiError:
+        assert conflict
+
+
+@pytest.mark.parametrize(
     ("path", "text"),
     [
         (("f:spec", "f:containers", 'k:{"name":"main"}', "f:image"), '.spec.containers[name="main"].image'),
