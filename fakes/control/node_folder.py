@@ -22,3 +22,8 @@ def nodes_folder() -> Path:
 def control_socket_of(node: str) -> Path:
     """The control socket of the drivers of a node."""
     return nodes_folder() / node / CONTROL_SOCKET
+
+
+def nodes_with_fakes() -> list[str]:
+    """The names of the nodes of this user whose fakes can be controlled."""
+    return sorted(path.parent.name for path in nodes_folder().glob(f"[!.]*/{CONTROL_SOCKET}"))

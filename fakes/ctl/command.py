@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drahealth.fakes.control.node_folder import control_socket_of
+from drahealth.fakes.control.node_folder import control_socket_of, nodes_with_fakes
 from drahealth.fakes.control.socket_path import VARIABLE, used_path
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import DeferredCommand, LazyGroup, Subcommand
@@ -141,5 +141,6 @@ def ctl(
     if socket and name:
         raise CommandError("--socket and --name exclude each other; remove one of them")
     if name and not control_socket_of(name).parent.exists():
-        raise CommandError(f"there is no node {name}; `drahealth up --name {name}` creates it")
+        names = ", ".join(nodes_with_fakes()) or "none"
+        raise CommandError(f"there is no node {name} (nodes: {names}); `drahealth up --name {name}` creates it")
     context.obj = (control_socket_of(name) if name else socket or used_path(), driver)

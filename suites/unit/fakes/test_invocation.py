@@ -1,5 +1,6 @@
 """The name of the command as the user has called it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.fakes.program.invocation import as_called, command_as_called, command_name
+from drahealth.fakes.program.invocation import (
+    VARIABLE,
+    as_called,
+    command_as_called,
+    command_name,
+    take_variable,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -50,6 +57,16 @@ def test_other_commands_stay_as_they_are() -> None:
     assert command_as_called("pytest a.py --drahealth-target kind") == "pytest a.py --drahealth-target kind"
 
 
+def in_a_clone(clone: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Runs a copy of ci/drahealth, with the installed command of this Python."""
+    ours = clone / "ci/drahealth"
+    ours.parent.mkdir()
+    ours.write_text((ROOT / "ci/drahealth").read_text())
+    script(clone / "ci/set-up")
+    script(clone / ".venv/bin/drahealth").write_text(f'#!/bin/sh\nexec {sys.executable} -m drahealth "$@"\n')
+    return subprocess.run(["sh", "ci/drahealth", *words], cwd=clone, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
@@ -59,15 +76,23 @@ def test_other_commands_stay_as_they_are() -> None:
     ],
 )
 def test_clone_prints_commands_that_run_in_the_clone(tmp_path: Path, words: list[str], hint: str) -> None:
-    """In a copy of the script, with the installed command of this Python."""
-    ours = tmp_path / "ci/drahealth"
-    ours.parent.mkdir()
-    ours.write_text((ROOT / "ci/drahealth").read_text())
-    script(tmp_path / "ci/set-up")
-    installed = script(tmp_path / ".venv/bin/drahealth")
-    installed.write_text(f'#!/bin/sh\nexec {sys.executable} -m drahealth "$@"\n')
-    environment = {name: value for name, value in os.environ.items() if name != "DRAHEALTH_CALLED_AS"}
-    done = subprocess.run(
-        ["sh", "ci/drahealth", *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    done = in_a_clone(tmp_path, *words)
     assert (done.returncode != 0, hint in done.stderr) == (True, True), done.stderr
+
+
+def test_report_file_of_a_clone_names_drahealth(tmp_path: Path) -> None:
+    story = tmp_path / "a.timeline.yaml"
+    story.write_text(
+        "format: fault-timeline/v1\nname: a\ntimeline: [{expect: {message: never}, within: 10ms}]\n", encoding="utf-8"
+    )
+    done = in_a_clone(tmp_path, "play", story.name, "--report", "r.json")
+    rerun = "drahealth play a.timeline.yaml --target reference"
+    assert (done.returncode, f"rerun: ci/{rerun}" in done.stdout) == (1, True), done.stdout
+    assert json.loads((tmp_path / "r.json").read_text())["scenarios"][0]["rerun"] == rerun
+
+
+def test_child_processes_do_not_get_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "ci/drahealth")
+    monkeypatch.setattr(sys, "argv", ["/l/drahealth/__main__.py"])
+    take_variable()
+    assert (sys.argv, VARIABLE in os.environ) == (["ci/drahealth"], False)

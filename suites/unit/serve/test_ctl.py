@@ -131,7 +131,7 @@ async def test_invalid_arguments_are_rejected_with_a_one_line_error(
 async def test_unknown_node_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAHEALTH_STATE", str(tmp_path))
     done = await command_process.run_async(command_process.FAKES, "ctl", "--name", "nosuch", "status")
-    assert (done.returncode, done.stderr.partition(";")[0]) == (2, "drahealth: there is no node nosuch")
+    assert (done.returncode, done.stderr.partition(";")[0]) == (2, "drahealth: there is no node nosuch (nodes: none)")
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,7 @@ def test_down_of_an_unknown_node_lists_the_nodes(nodes: Path) -> None:
     empty = run(COMMAND, "down", "--name", "b").stderr
     up("--name", "a")
     other = run(COMMAND, "down", "--name", "b")
+    assert "there is no node b (nodes: a)" in run(COMMAND, "ctl", "status", "--name", "b").stderr
     assert empty == f"{ERROR}there is no node b (nodes: none); nothing was removed\n"
     assert (other.returncode, other.stderr) == (
         2,
