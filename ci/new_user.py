@@ -30,5 +30,10 @@ def new_user() -> Iterator[tuple[Path, dict[str, str]]]:
         try:
             yield home, environment
         finally:
-            command = [sys.executable, "-m", "drahealth.suites", "down", "--all"]
-            subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False)
+            remove_nodes(environment)
+
+
+def remove_nodes(environment: dict[str, str]) -> None:
+    """Removes the nodes of the new user."""
+    command = [sys.executable, "-m", "drahealth.suites", "down", "--all"]
+    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False)

@@ -27,7 +27,8 @@ def ci(script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The names of ci/check-pages, and those that it imports from ci/pages.py."""
     monkeypatch.syspath_prepend(ROOT / "ci")
-    return runpy.run_path(str(ROOT / "ci" / "check-pages"))
+    names = runpy.run_path(str(ROOT / "ci" / "check-pages"))
+    return names | vars(sys.modules["pages"])
 
 
 def test_the_page_has_the_files_of_the_project_that_ci_runs() -> None:
@@ -50,6 +51,18 @@ def test_the_page_has_the_files_of_the_project_that_ci_runs() -> None:
 def test_the_commands_of_a_block_are_found(pages: dict[str, Any], block: str, commands: list[str]) -> None:
     found = pages["read_page"](f"# A page\n\n{block}\nText.\n")
     assert [each.text for each in found if isinstance(each, pages["Command"])] == commands
+
+
+@pytest.mark.parametrize("name", ["README.md", *sorted(path.name for path in (ROOT / "docs").glob("*.md"))])
+def test_no_command_hides_in_another_block(pages: dict[str, Any], name: str) -> None:
+    blocks = pages["read_page"]((ROOT / ("" if name == "README.md" else "docs") / name).read_text())
+    others = [block.text for block in blocks if isinstance(block, pages["Other"]) and "[--" not in block.text]
+    assert [text for text in others if re.search(r"^(\$ |(ci/)?drahealth )", text, re.MULTILINE)] == []
+
+
+def test_each_block_of_the_readme_runs(pages: dict[str, Any]) -> None:
+    blocks = pages["read_page"]((ROOT / "README.md").read_text())
+    assert [block.text for block in blocks if isinstance(block, pages["Other"])] == []
 
 
 @pytest.mark.parametrize(
