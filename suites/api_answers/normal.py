@@ -14,6 +14,7 @@ _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z")
 _GENERATED = re.compile(r"(generated-|generatedb+)[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 _REVISION_TEXT = re.compile(r"(?<=in record \()\d+(?=\))|(?<=in object meta: )\d+")
+_AGE = re.compile(r"\d+s")
 _CURRENT = re.compile(r"(?<=current: )\d+")
 
 
@@ -32,7 +33,7 @@ class Normal:
             if value.get("type") == "BOOKMARK":
                 return {**value, "object": _without_revision(value["object"])}
             is_list = isinstance(value.get("items"), list) or isinstance(value.get("rows"), list)
-            return {name: self._field(item, name, is_list) for name, item in value.items()}
+            return {self._text(name): self._field(item, name, is_list) for name, item in value.items()}
         if isinstance(value, list):
             return [self._value(item) for item in value]
         return self._text(value) if isinstance(value, str) else value
@@ -53,6 +54,8 @@ class Normal:
     def _text(self, text: str) -> str:
         text = _UID.sub(lambda match: self._uids.setdefault(match[0], f"uid {len(self._uids) + 1}"), text)
         text = _REVISION_TEXT.sub(lambda match: self._revision(int(match[0])), text)
+        if _AGE.fullmatch(text):
+            return "AGE"
         text = _CURRENT.sub("NEWEST", text)
         return _GENERATED.sub(r"\1XXXXX", _TIME.sub("TIME", text))
 

@@ -34,6 +34,10 @@ _TOLERATIONS = tuple(
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for key in ("not-ready", "unreachable")
 )
+ADMITTED_POD_SPEC: Mapping[str, Any] = MappingProxyType(
+    {"priority": 0, "preemptionPolicy": "PreemptLowerPriority", "tolerations": [*_TOLERATIONS]}
+)
+"""The fields that admission adds to the spec of a Pod without them."""
 _EVENT: Mapping[str, Any] = MappingProxyType(
     {
         "metadata": {},
@@ -103,7 +107,8 @@ def _pod_spec(spec: Object) -> Object:
     }
     keys = {toleration.get("key") for toleration in spec.get("tolerations") or ()}
     added = [one for one in _TOLERATIONS if not {one["key"], None} & keys]
-    priority = {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"} if "priorityClassName" not in spec else {}
+    admitted = {key: ADMITTED_POD_SPEC[key] for key in ("priority", "preemptionPolicy")}
+    priority = {} if "priorityClassName" in spec else admitted
     tolerations = {"tolerations": [*(spec.get("tolerations") or ()), *added]}
     defaults = {**_POD_SPEC, "securityContext": {}, "enableServiceLinks": True, **priority}
     return {**defaults, **spec, **lists, **tolerations}

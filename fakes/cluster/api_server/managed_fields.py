@@ -9,8 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drahealth.fakes.cluster.api import PODS, REPLICA_SETS, ApiError, Kind, Object
+from drahealth.fakes.cluster.api import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    EVENTS,
+    NAMESPACES,
+    PODS,
+    REPLICA_SETS,
+    SLICES,
+    ApiError,
+    Kind,
+    Object,
+)
 from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.defaults import ADMITTED_POD_SPEC, with_defaults
 from drahealth.fakes.cluster.api_server.merged_lists import ATOMIC, Lists
 from drahealth.fakes.cluster.other_kinds import is_of_kubernetes
 
@@ -23,13 +35,20 @@ Paths = frozenset[Path]
 APPLIED_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
 """The fields of the metadata that have managers."""
 
+_RECORDED_METADATA = (*APPLIED_METADATA, "generateName")
+
 _NOTHING = object()
 _POD_SPEC: Object = {"containers": []}
 _EMPTY: Mapping[Kind, Object] = {
-    PODS: {"spec": _POD_SPEC, "status": {}},
+    CLAIMS: {"spec": {"devices": {}}, "status": {}},
+    CLAIM_TEMPLATES: {"spec": {"metadata": {}, "spec": {"devices": {}}}},
+    EVENTS: with_defaults(EVENTS, {}),
+    NAMESPACES: {"spec": {"finalizers": ["kubernetes"]}, "status": {}},
+    PODS: {"spec": {**_POD_SPEC, **ADMITTED_POD_SPEC}, "status": {}},
     REPLICA_SETS: {"spec": {"template": {"metadata": {}, "spec": _POD_SPEC}}, "status": {}},
+    SLICES: {"spec": {"pool": {}}},
 }
-"""Parts that an object without any field has in Kubernetes: they have no manager."""
+"""Parts that an object without any field has in Kubernetes, or gets by admission: they have no manager."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +69,8 @@ def updated_entries(kind: Kind, old: Object | None, new: Object, lists: Lists, w
     if given in ([], [{}]):
         return None
     entries = given or (old["metadata"].get("managedFields") if old else None) or []
+    if old is not None and not entries:  # an object without a record gets one from apply patches only
+        return None
     start = old or _EMPTY.get(kind) or ({"spec": {}, "status": {}} if is_of_kubernetes(kind.api_version) else {})
     if kind.has_status and not writer.subresource:  # only requests to the subresource change the status
         start, new = {**start, "status": {}}, {**new, "status": {}}
@@ -196,7 +217,7 @@ def _paths(fields: Fields, at: Path) -> Iterator[Path]:
 
 def _compared(obj: Object) -> Object:
     """The fields that can have managers."""
-    metadata = {name: value for name, value in obj.get("metadata", {}).items() if name in APPLIED_METADATA}
+    metadata = {name: value for name, value in obj.get("metadata", {}).items() if name in _RECORDED_METADATA}
     rest = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")}
     return {**rest, "metadata": metadata}
 

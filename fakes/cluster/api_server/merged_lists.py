@@ -87,7 +87,14 @@ _BY_KIND: Mapping[str, Lists] = {
 }
 
 ATOMIC = frozenset(
-    {"spec.selector", "spec.nodeSelector", "status.allocation.nodeSelector", "status.devices.data", "involvedObject"}
+    {
+        "spec.selector",
+        "spec.nodeSelector",
+        "status.allocation.nodeSelector",
+        "status.devices.data",
+        "involvedObject",
+        "metadata.ownerReferences",
+    }
 )
 """The objects that an apply patch replaces as a whole."""
 

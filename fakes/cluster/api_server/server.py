@@ -388,6 +388,8 @@ class ApiServer:
     def _settle(self, kind: Kind, new: Object) -> Object:
         """Stores the object, or removes it if its deletion is due."""
         if kind != NAMESPACES and deletion.is_due(new):
+            if self._writer is not None:
+                new = self._recorded(kind, self._storage.get(kind, key_of(new)), new, self._writer)
             self._remove(kind, new)
             return new
         stored = self._put(kind, new)
