@@ -67,7 +67,7 @@ _ENVELOPE = ("apiVersion", "kind")
 
 
 def _unknown(path: str, obj: Object, message: Descriptor) -> Iterator[str]:
-    fields = _fields(message)
+    fields = fields_of_message(message)
     for name, value in obj.items() if isinstance(obj, dict) else ():
         at, field = f"{path}.{name}" if path else name, fields.get(name)
         if field is None:
@@ -90,7 +90,7 @@ def _unknown_inside(path: str, value: Any, field: FieldDescriptor, message: Desc
 
 
 def _object(path: str, obj: Object, message: Descriptor) -> Object:
-    fields = _fields(message)
+    fields = fields_of_message(message)
     result: Object = {}
     for name, value in obj.items():
         field = fields.get(name)
@@ -116,12 +116,12 @@ _REQUIRED_LISTS = ("containers", "resourceAttributes", "nodeSelectorTerms")
 
 
 @cache
-def _fields(message: Descriptor) -> dict[str, FieldDescriptor]:
+def fields_of_message(message: Descriptor) -> dict[str, FieldDescriptor]:
     """The fields in the JSON object of a message, by name."""
     fields: dict[str, FieldDescriptor] = {}
     for field in message.fields:
         if field.message_type and is_inline(field):
-            fields.update(_fields(field.message_type))
+            fields.update(fields_of_message(field.message_type))
         else:
             fields[field.name] = field
     return fields
