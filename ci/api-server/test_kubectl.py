@@ -54,6 +54,47 @@ kind: ResourceClaimTemplate
 metadata: {name: gpus, namespace: team}
 spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]}}}
 """,
+    "racks.yaml": """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: racks.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Rack, plural: racks, singular: rack, shortNames: [ra], categories: [hardware]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {size: {type: integer}}}
+          status: {type: object, properties: {free: {type: integer}}}
+    additionalPrinterColumns:
+    - {name: Size, type: integer, jsonPath: .spec.size}
+    - {name: Free, type: integer, jsonPath: .status.free, priority: 1}
+    - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
+""",
+    "rack.yaml": """
+apiVersion: example.com/v1
+kind: Rack
+metadata: {name: one, namespace: team}
+spec: {size: 2}
+""",
+    "set.yaml": """
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: set, namespace: team}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: set}}
+  template:
+    metadata: {labels: {app: set}}
+    spec: {terminationGracePeriodSeconds: 1, containers: [{name: main, image: training}]}
+""",
     "unknown.yaml": """
 apiVersion: v1
 kind: ConfigMap
@@ -163,6 +204,30 @@ delete pod none -n team
 apply -f pod.yaml
 delete pod train -n team --now
 delete resourceclaim --all -n team
+apply -f racks.yaml
+wait customresourcedefinition/racks.example.com --for=condition=Established --timeout=120s
+api-resources --api-group=example.com --cached=false
+apply -f rack.yaml
+get racks -n team
+get ra one -n team -o wide
+get hardware -n team
+patch rack one -n team --subresource=status --type=merge -p {"status":{"free":1}}
+get rack one -n team -o jsonpath={.status.free}
+apply -f rack.yaml
+label rack one -n team color=red
+delete rack one -n team
+delete -f racks.yaml
+get racks -n team
+create -f set.yaml
+wait replicaset/set -n team --for=create --timeout=120s
+wait pods -n team -l app=set --for=create --timeout=120s
+get replicaset set -n team -o jsonpath={.spec.replicas}
+delete replicaset set -n team --cascade=orphan
+get pods -n team -l app=set -o jsonpath={.items[*].metadata.ownerReferences}
+delete pods -n team -l app=set --now
+create -f settings.yaml --edit=false -o jsonpath={.metadata.name}
+get -f settings.yaml -o name
+apply view-last-applied -f changed.yaml
 create service clusterip web -n team --tcp=80
 get services -n team --no-headers -o custom-columns=NAME:.metadata.name,TYPE:.spec.type
 create serviceaccount robot -n team
@@ -203,6 +268,7 @@ _NORMAL = (
     (r"https://127\.0\.0\.1:\d+", "URL"),
     (r"/tmp/\S+", "FILE"),
     (r"(drahealth-gpu\.example\.com-)\w+", r"\1SLICE"),
+    (r"\bset-\w{5}\b", "POD"),
     (r"[ \t]+", " "),
 )
 
