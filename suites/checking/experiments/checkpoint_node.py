@@ -19,6 +19,8 @@ from drahealth.suites.checking.observed.plain import at, mapping, sequence, text
 
 CLAIMS_FILE = "dra_manager_state"
 """The checkpoint of prepared claims, in the kubelet's root directory (P-33)."""
+DEFAULT_SCHEDULER = "default-scheduler"
+"""The scheduler of a Pod that names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,11 @@ class CheckpointNode:
     """Profile of the kubelet's release."""
     root: Path
     """The root directory of the kubelet."""
+
+    @property
+    def scheduler(self) -> str:
+        """A name that no scheduler has: drahealth binds the Pod."""
+        return "drahealth"
 
     async def schedule(self, pod: Object, claims: Sequence[ClaimRef]) -> None:
         """Reserves the claims for the Pod, and binds it: kube-scheduler ignores it.

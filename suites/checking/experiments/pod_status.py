@@ -24,12 +24,12 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.values import ClaimRef
 from drahealth.suites.checking.experiments.allocating import Allocator, allocator
-from drahealth.suites.checking.experiments.checkpoint_node import CheckpointNode
+from drahealth.suites.checking.experiments.checkpoint_node import DEFAULT_SCHEDULER, CheckpointNode
 from drahealth.suites.checking.experiments.cluster_kubelet import ClusterKubelet, cluster_kubelet
 from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, described, started
 from drahealth.suites.checking.experiments.pod_faults import break_devices, devices_to_break
 from drahealth.suites.checking.experiments.pod_watch import PodWatch, watched_pod
-from drahealth.suites.checking.experiments.real_kubelet import SCHEDULER, real_kubelet
+from drahealth.suites.checking.experiments.real_kubelet import real_kubelet
 from drahealth.suites.checking.kubelet.cdi_specs import read_specs
 from drahealth.suites.checking.kubelet.outside import device_plugin_manager, dra_manager
 from drahealth.suites.checking.kubelet.plugin import Plugin
@@ -166,6 +166,10 @@ class PodNode(Protocol):
     def profile(self) -> Profile:
         """Profile of the kubelet."""
 
+    @property
+    def scheduler(self) -> str:
+        """Value of `schedulerName` in the Pod."""
+
     async def schedule(self, pod: Object, claims: Sequence[ClaimRef]) -> None:
         """Reserves the claims for the Pod, and binds it to the node, unless a scheduler does."""
 
@@ -182,6 +186,7 @@ class _Reference:
 
     profile: Profile
     calls: list[GrpcCall]
+    scheduler: str = DEFAULT_SCHEDULER
 
     async def schedule(self, pod: Object, claims: Sequence[ClaimRef]) -> None:
         """Nothing."""
@@ -208,7 +213,7 @@ async def _run_pod(
     named = devices_to_break(lab.subject.faults) if breaks else ()
     async with allocator(lab, plugin, named) as made:
         claims = await _claims(made)
-        created = await api.create(PODS, _manifest(claims, image))
+        created = await api.create(PODS, _manifest(claims, image, node.scheduler))
         metadata = created["metadata"]
         name, namespace, uid = metadata["name"], metadata["namespace"], metadata["uid"]
         await node.schedule(created, claims)
@@ -248,12 +253,12 @@ async def _claims(made: Allocator) -> list[ClaimRef]:
     return [one for one in claims if one.namespace == claims[0].namespace]
 
 
-def _manifest(claims: list[ClaimRef], image: str) -> dict[str, object]:
+def _manifest(claims: list[ClaimRef], image: str, scheduler: str) -> dict[str, object]:
     """A Pod whose container uses all claims."""
     names = {f"claim-{number}": one.name for number, one in enumerate(claims)}
     uses = {_CONTAINER: [(name, None) for name in names]}
     pod = manifests.pod(claims[0].namespace, f"{claims[0].name}-pod", uses, names, image)
-    return {**pod, "spec": {**pod["spec"], "schedulerName": SCHEDULER}}
+    return {**pod, "spec": {**pod["spec"], "schedulerName": scheduler}}
 
 
 def is_running(status: StatusSeen | None) -> bool:

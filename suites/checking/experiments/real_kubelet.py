@@ -19,8 +19,6 @@ from drahealth.suites.checking.subject.places import Places
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.target import KubeletTarget
 
-SCHEDULER = "drahealth"
-"""Name of a scheduler that a real control plane does not have."""
 _one_at_a_time = asyncio.Lock()
 """A control plane needs much of a small machine: the experiments of several runs take turns."""
 

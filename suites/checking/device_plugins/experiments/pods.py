@@ -15,6 +15,7 @@ from drahealth.proto.values import Health
 from drahealth.suites.checking.device_plugins.experiments.registering import MORE_LIMIT, kubelet_of, registered_plugins
 from drahealth.suites.checking.device_plugins.relay import Relay
 from drahealth.suites.checking.experiments.allocating import NAMESPACE
+from drahealth.suites.checking.experiments.checkpoint_node import DEFAULT_SCHEDULER
 from drahealth.suites.checking.experiments.fault_steps import Bench
 from drahealth.suites.checking.experiments.first_steps import SOCKET_LIMIT, started
 from drahealth.suites.checking.experiments.pod_faults import break_device, faults_of_pods
@@ -28,7 +29,7 @@ from drahealth.suites.checking.experiments.pod_status import (
 )
 from drahealth.suites.checking.experiments.pod_status import is_running as runs
 from drahealth.suites.checking.experiments.pod_watch import PodWatch, watched_pod
-from drahealth.suites.checking.experiments.real_kubelet import SCHEDULER, RealKubelet, real_kubelet
+from drahealth.suites.checking.experiments.real_kubelet import RealKubelet, real_kubelet
 from drahealth.suites.checking.faults import Fault
 from drahealth.suites.checking.kubelet.plugin import Plugin
 from drahealth.suites.checking.kubelet.waiting import PAUSE
@@ -70,6 +71,11 @@ class _Node:
         self.lab, self.profile, self.seen, self.limits = lab, profile, seen, limits
         self.api: ListWatch = lab.subject.api
         self._kubelet = kubelet
+
+    @property
+    def scheduler(self) -> str:
+        """Value of `schedulerName` in its Pods."""
+        return self._kubelet.scheduler if self._kubelet else DEFAULT_SCHEDULER
 
     async def schedule(self, pod: Object) -> None:
         """Binds the Pod to the node, unless a scheduler does."""
@@ -196,7 +202,7 @@ async def _run_pod(
     lab, api, limits = node.lab, node.api, limits or node.limits
     unique = f"drahealth-check-{uuid4().hex[:5]}"
     manifest = manifests.pod(NAMESPACE, unique, {"main": []}, {}, _IMAGE, limits=asked)
-    created = await api.create(PODS, {**manifest, "spec": {**manifest["spec"], "schedulerName": SCHEDULER}})
+    created = await api.create(PODS, {**manifest, "spec": {**manifest["spec"], "schedulerName": node.scheduler}})
     metadata = created["metadata"]
     name, namespace, uid = metadata["name"], metadata["namespace"], metadata["uid"]
     request = PodRequested("created", name, uid, (), node.profile.name)
