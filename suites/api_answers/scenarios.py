@@ -558,6 +558,19 @@ _EVENTS_API = Scenario(
     ],
 )
 
+
+def _pod_with(more: Object, *others: Object) -> Object:
+    """A Pod whose container has more fields, and other containers beside it."""
+    container = {"name": "c", "image": "x", **more}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [container, *others]},
+    }
+
+
+POD = "/api/v1/namespaces/$NS/pods/p"
 _APPLY = Scenario(
     "apply",
     [
@@ -586,6 +599,10 @@ _APPLY = Scenario(
             APPLY,
         ),
         _patch("not-yaml", f"{CONFIG}/text?fieldManager=one", "{", APPLY),
+        _patch("unknown-field", f"{CONFIG}/a?fieldManager=one", {**config("a", {}), "color": "red"}, APPLY),
+        _patch("unknown-field-in-list", f"{POD}?fieldManager=one", _pod_with({"color": "red"}), APPLY),
+        _patch("unknown-field-ignored", f"{POD}?fieldManager=one&fieldValidation=Ignore", _pod_with({"a": "b"}), APPLY),
+        _patch("same-keys", f"{POD}?fieldManager=one", _pod_with({}, {"name": "c", "image": "y"}), APPLY),
     ],
 )
 

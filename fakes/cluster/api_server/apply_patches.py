@@ -6,6 +6,7 @@ the field gets this manager. Module `managed_fields` has the record. Source: KEP
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from drahealth.fakes.cluster.api_server.managed_fields import (
     identity,
     in_order,
     parts,
+    path_text,
     paths_of,
     recorded,
     without_paths,
@@ -50,7 +52,8 @@ def apply_patch(old: Object, patch: Object, lists: Lists, options: ApplyOptions)
     """The object with the fields of the patch. `ApiError` 400, 422 or 500 for an invalid patch."""
     metadata = _checked_metadata(patch, options)
     wanted = _without_nulls(_applied_part(patch, metadata, options))
-    _check_unique(wanted, lists)
+    if twice := next(_duplicates(wanted, lists), None):
+        raise refusals.untyped_patch(patch, twice)
     fields = _fields(wanted, lists)
     managed = [entry for entry in old["metadata"].get("managedFields") or () if isinstance(entry, dict)]
     own = next((entry for entry in managed if identity(entry) == identity(_entry(options))), {})
@@ -111,17 +114,17 @@ def _applied_part(patch: Object, metadata: Object, options: ApplyOptions) -> Obj
     return {**fields, "metadata": applied} if applied else fields
 
 
-def _check_unique(value: Any, lists: Lists, path: str = "") -> None:
-    """Raises `ApiError` 500, as Kubernetes does, for two elements of a list with the same keys."""
+def _duplicates(value: Any, lists: Lists, path: str = "") -> Iterator[str]:
+    """The elements of lists that have the same keys as an element before them."""
     if isinstance(value, dict):
         for name, field in value.items():
-            _check_unique(field, lists, f"{path}.{name}" if path else name)
+            yield from _duplicates(field, lists, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
         names = [element_name(element, lists[path].keys) for element in value] if path in lists else []
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise refusals.duplicate_entries(path, twice.removeprefix("k:"))
+        for twice in dict.fromkeys(name for name in names if names.count(name) > 1):
+            yield f".{path}: duplicate entries for key {path_text((twice,))}"
         for element in value:
-            _check_unique(element, lists, path)
+            yield from _duplicates(element, lists, path)
 
 
 def _entry(options: ApplyOptions) -> Object:

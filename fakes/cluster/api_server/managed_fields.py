@@ -5,6 +5,7 @@ A set of fields has the form `FieldsV1`, or is a set of paths. A path has the na
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,7 @@ _EMPTY: Mapping[Kind, Object] = {
     SLICES: {"spec": {"pool": {}}},
 }
 """Parts that an object without any field has in Kubernetes, or gets by admission: they have no manager."""
+_STEP = re.compile(r"([^.\[\]]+)(?!\])|\[(\d+)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,20 @@ def _place(path: Path) -> list[tuple[bool, str]]:
 def path_text(path: Path) -> str:
     """A path as errors show it, such as `.spec.containers[name="main"].image`."""
     return "".join(map(_step_text, path))
+
+
+def keyed_path(indexed: str, obj: Object, lists: Lists) -> str:
+    """A path such as `spec.containers[0].image` of the object, as `path_text`: with the keys of merged lists."""
+    value: Any = obj
+    plain = text = ""
+    for name, index in _STEP.findall(indexed):
+        if name:
+            plain, text = f"{plain}.{name}" if plain else name, f"{text}.{name}"
+            value = value.get(name)
+        else:
+            value = value[int(index)]
+            text += path_text((element_name(value, lists[plain].keys),)) if plain in lists else f"[{index}]"
+    return text
 
 
 def _step_text(name: str) -> str:

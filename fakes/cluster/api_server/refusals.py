@@ -346,9 +346,13 @@ def no_field_manager() -> ApiError:
     return invalid_options("PatchOptions", [required_value("fieldManager", "is required for apply patch")])
 
 
-def duplicate_entries(path: str, keys: str) -> ApiError:
-    """The error for an apply patch with two elements of the same keys, which Kubernetes reports as a server error."""
-    message = f"failed to create typed patch object: .{path}: duplicate entries for key {keys}"
+def untyped_patch(patch: Object, problem: str) -> ApiError:
+    """The error for an apply patch that does not fit its kind, which Kubernetes reports as a server error."""
+    group, kind = patch["apiVersion"], patch["kind"]
+    metadata = patch.get("metadata") or {}
+    name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+    version = group if "/" in group else f"/{group}"
+    message = f"failed to create typed patch object ({name}; {version}, Kind={kind}): {problem}"
     return ApiError(500, "InternalServerError", message)
 
 

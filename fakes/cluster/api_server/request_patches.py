@@ -5,8 +5,9 @@ from aiohttp import web
 from drahealth.fakes.cluster.api import Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_patch
+from drahealth.fakes.cluster.api_server.field_types import unknown_fields
 from drahealth.fakes.cluster.api_server.json_patch import json_patch
-from drahealth.fakes.cluster.api_server.managed_fields import Writer
+from drahealth.fakes.cluster.api_server.managed_fields import Writer, keyed_path
 from drahealth.fakes.cluster.api_server.merged_lists import merged_lists
 from drahealth.fakes.cluster.api_server.patches import (
     APPLY,
@@ -37,8 +38,11 @@ async def read_patch(request: web.Request, kind: Kind, *, status: bool, time: st
         raise refusals.bad_request(
             f"invalid object type: /{body.get('apiVersion') or ''}, Kind={body.get('kind') or ''}"
         )
+    lists = merged_lists(kind)
+    if unknown := unknown_fields(kind, body):
+        raise refusals.untyped_patch(body, f"{keyed_path(unknown[0], body, lists)}: field not declared in schema")
     options = ApplyOptions(request.query.get("fieldManager", ""), status, time, force=wants_force(request))
-    return lambda old: apply_patch(old, body, merged_lists(kind), options)
+    return lambda old: apply_patch(old, body, lists, options)
 
 
 def is_apply(request: web.Request) -> bool:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from drahealth.fakes.cluster.api import CLAIMS, PODS, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_patch
+from drahealth.fakes.cluster.api_server.managed_fields import keyed_path
 from drahealth.fakes.cluster.api_server.merged_lists import merged_lists
 
 NET = {"driver": "net.example.com", "pool": "node-a", "device": "eth1"}
@@ -190,6 +191,16 @@ def test_empty_apply_patch_keeps_fields_of_other_managers(one: Object, two: Obje
 @pytest.mark.parametrize("place", [{}, {"name": "main"}], ids=["pod", "container"])
 def test_two_entries_of_health_with_one_name_are_refused(place: Object) -> None:
     part = {**place, "allocatedResourcesStatus": [{"name": "claim:a"}, {"name": "claim:a"}]}
-    with pytest.raises(ApiError, match=r'duplicate entries for key \{"name":"claim:a"\}') as refused:
+    with pytest.raises(ApiError, match=r'duplicate entries for key \[name="claim:a"\]') as refused:
         apply(CLAIM, {"status": {"containerStatuses": [part]} if place else part}, kind=PODS)
     assert refused.value.status == 500
+
+
+def test_the_path_of_a_field_has_the_keys_of_merged_lists() -> None:
+    pod: Object = {"spec": {"containers": [{"name": "a"}, {"name": "b", "args": [{}], "color": "red"}]}}
+    paths = ("spec.containers[1].color", "spec.containers[1].args[0].x", "color")
+    assert [keyed_path(path, pod, merged_lists(PODS)) for path in paths] == [
+        '.spec.containers[name="b"].color',
+        '.spec.containers[name="b"].args[0].x',
+        ".color",
+    ]
