@@ -110,10 +110,10 @@ async def test_an_object_is_patched_and_annotations_are_removed(adapters: FaultA
     assert adapters._around.api
     await adapters._around.api.create(NODES, {"metadata": {"name": "node-a", "labels": {"zone": "a"}}})
     for value in ("yes", None):
-        merge = {"metadata": {"annotations": {"broken-{device}": value}}}
+        merge = {"metadata": {"annotations": {"broken-gpu-0": value}}}
         await adapters.perform(PatchObject("Node", "{node_name}", "", {**merge}), {"node_name": "node-a"}, 30)
         found = (await adapters._around.api.get(NODES, "node-a"))["metadata"]
-        assert (found.get("annotations") or {}) == ({"broken-{device}": "yes"} if value else {})
+        assert (found.get("annotations") or {}) == ({"broken-gpu-0": "yes"} if value else {})
     assert found["labels"] == {"zone": "a"}
 
 
