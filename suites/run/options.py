@@ -43,8 +43,11 @@ class Options:
     def of(cls, config: pytest.Config) -> "Options":
         """From pytest's command line. An error has the names of the pytest options."""
         names = ("target", *(offered.option.name for offered in registry.options("run")))
+        given = {name: config.getoption(f"--drahealth-{name}") for name in names}
+        if config.getoption("--drahealth-node"):
+            given["keep"] = None  # it concerns that node
         try:
-            return cls.make({name: config.getoption(f"--drahealth-{name}") for name in names})
+            return cls.make(given)
         except ConfigurationError as error:
             known = re.compile(rf"--(?=(?:{'|'.join(names)})\b)")
             message, hint = (known.sub("--drahealth-", text) for text in (error.message, error.hint))

@@ -28,7 +28,7 @@ _OPTIONS = (
     registry.target_option("run"),
     Option("seed", "NUMBER", "Run the scenarios in a random order; for timelines: replace the seed of the file.", str),
     Option("speed", "FACTOR", "timelines: Speed factor; with 10, a timeline plays 10 times as fast.", str),
-    Option("node", "NAME", "fixtures: Use this node of `drahealth up`, with its driver; start no other node.", str),
+    Option("node", "NAME", "fixtures: Use this node of `drahealth up`; start no other node.", str),
     Option("report", "FILE", "Write the report of the run as JSON.", str),
     Option("histories", "DIR", "Write the history of each scenario as JSON Lines.", str),
 )
@@ -51,7 +51,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for option, targets in registry.options("run"):
         everywhere = len(targets) == len(registry.FOLDERS)
         text = option.help if everywhere else f"{', '.join(targets)}: {option.help}"
-        group.addoption(f"--drahealth-{option.name}", metavar=option.metavar, help=text)
+        if option.name == "keep":
+            text += " With --drahealth-node: keep the namespace and the drivers of a failed test."
+            group.addoption("--drahealth-keep", metavar=option.metavar, nargs="?", const="failed", help=text)
+        else:
+            group.addoption(f"--drahealth-{option.name}", metavar=option.metavar, help=text)
         for old in option.old_names:
             group.addoption(f"--drahealth-{old}", action=_Renamed, dest=option.name, help=argparse.SUPPRESS)
 
@@ -83,8 +87,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Reject a wrong option before collection. The controller of a distributed run collects nothing, but reports."""
     if (seed := session.config.getoption("--drahealth-seed")) and not seed.removeprefix("-").isdecimal():
         raise pytest.UsageError(f"--drahealth-seed must be a whole number, got {seed!r}")
-    names = [option.name for option in (*_OPTIONS, *(offered.option for offered in registry.options("run")))]
-    if any(session.config.getoption(f"--drahealth-{name}") for name in ("command", *names)):
+    names = {option.name for option in (*_OPTIONS, *(offered.option for offered in registry.options("run")))}
+    if session.config.getoption("--drahealth-node") is not None:
+        from drahealth.suites.run.named_node import NamedNode  # only now: it imports all the rest
+
+        session.config.pluginmanager.register(NamedNode(session.config), "drahealth-named-node")
+        names.remove("keep")
+    elif session.config.getoption("--drahealth-keep") and not _may_keep(session.config):
+        raise pytest.UsageError(
+            "--drahealth-keep needs what stays after the run; add --drahealth-node NAME or --drahealth-target kind"
+        )
+    if any(session.config.getoption(f"--drahealth-{name}") for name in ("command", *(names - {"node"}))):
         _take_over(session.config)
 
 
@@ -176,6 +189,11 @@ def drahealth_async_driver(
     from drahealth.suites.run import user_fixtures
 
     return user_fixtures.driver(request.config, drahealth_async_node)
+
+
+def _may_keep(config: pytest.Config) -> bool:
+    """Whether another part checks `--drahealth-keep`: the target, or a command of ours, which has other options."""
+    return bool(config.getoption("--drahealth-command")) or config.getoption("--drahealth-target") == "kind"
 
 
 def _draw_order(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.control.driver import DriverControl, only_health_api
+from drahealth.fakes.control.remote import ControlFailed
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.nodes.node import Node
 from drahealth.suites.nodes.node_target import LocalConfiguration
@@ -20,6 +22,7 @@ from drahealth.suites.nodes.reference_kubelet import ReferenceKubelet
 from drahealth.suites.nodes.running_node import RunningNode
 from drahealth.suites.nodes.shared_node import PartOfNode, unique
 from drahealth.suites.nodes.sync import SyncNode
+from drahealth.suites.run.named_node import OPTION, keeps_failed, problem_of
 from drahealth.suites.run.options import Options
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
@@ -27,8 +30,6 @@ from drahealth.suites.targets.capabilities import Capability
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-_NODE = "--drahealth-node"
-_OF_OWN_NODES = ("--drahealth-target", "--drahealth-health-api")
 _LONGEST = 40
 """Characters of the name of a test in the name of its namespace."""
 
@@ -50,24 +51,25 @@ def sync_node(
     config: pytest.Config, test: str, portal: BlockingPortal, session: SyncNode | None = None
 ) -> Iterator[SyncNode]:
     """A node for this test, or the part of the session's node that belongs to the test. Errors fail the test."""
+    problem = ""
     try:
         made = node(config, test, session)
         with SyncNode(made, portal, **driver_options(config)) as running:
             yield running
-    except HarnessError as error:
-        pytest.fail(str(error), pytrace=False)
+    except (HarnessError, ControlFailed, TimeoutError, ApiError, OSError) as error:
+        problem = problem_of(error, config.getoption(OPTION) or "")
+    if problem:  # here, so that the report has one error
+        pytest.fail(problem, pytrace=False)
 
 
 def node(config: pytest.Config, test: str, session: SyncNode | None = None) -> Node:
     """A node on the target of the run, or a part of a running one, with a namespace for this test. It is not entered.
 
-    Raises ConfigurationError for a target without local drivers, and for options that a running node cannot have.
+    Raises ConfigurationError for a target without local drivers.
     """
     namespace = unique(_label(test))
-    if name := config.getoption(_NODE):
-        if given := [option for option in _OF_OWN_NODES if config.getoption(option)]:
-            raise ConfigurationError(f"{given[0]} and {_NODE} exclude each other", f"omit {given[0]}")
-        return RunningNode(name, namespace=namespace)
+    if name := config.getoption(OPTION):
+        return RunningNode(name, namespace=namespace, keep_failed=keeps_failed(config))
     if session:
         return PartOfNode(session.node, namespace=namespace)
     options = Options.of(config)
@@ -92,7 +94,7 @@ def driver(config: pytest.Config, node: Node) -> AbstractAsyncContextManager[Dri
 
 def driver_options(config: pytest.Config) -> dict[str, Any]:
     """The options of the drivers of tests: the health API of the run."""
-    api = None if config.getoption(_NODE) else Options.of(config).health_api
+    api = None if config.getoption(OPTION) else Options.of(config).health_api
     return dict(only_health_api(api)) if api else {}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes import CLAIMS, PODS
+from drahealth.fakes.cluster.api import NAMESPACES
 from drahealth.suites import ConfigurationError, HarnessError, Pod, RunningNode
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.command_process import COMMAND
@@ -86,4 +87,103 @@ def test_the_fixtures_use_the_named_node(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FIXTURES)
     options = ("-p", "no:asyncio", "-p", "no:anyio", "--drahealth-node=drahealth")
     pytester.runpytest_subprocess(*options).assert_outcomes(passed=1)
-    pytester.runpytest_subprocess(*options, "--drahealth-target=kubelet").assert_outcomes(errors=1)
+    rejected = pytester.runpytest_subprocess(*options, "--drahealth-target=kubelet")
+    assert rejected.ret == pytest.ExitCode.USAGE_ERROR
+
+
+FAILING = """
+def test_fails(drahealth_node):
+    pod = drahealth_node.run_pod_with_device()
+    pod.wait_for_health(pod.device, "Unhealthy", timeout=0.1)
+"""
+ASYNC_FAILING = """
+import asyncio
+
+def test_fails(drahealth_async_node, drahealth_async_driver):
+    async def story():
+        async with drahealth_async_node as node, drahealth_async_driver as driver:
+            await node.run_pod_with_device(driver)
+            raise AssertionError
+
+    asyncio.run(story())
+"""
+
+
+async def namespaces() -> list[str]:
+    """Those of failed tests. They are deleted."""
+    async with RunningNode() as node:
+        names = [found["metadata"]["name"] for found in await node.api.list(NAMESPACES)]
+        kept = [name for name in names if name.startswith("test-fails-")]
+        for name in kept:
+            await node.api.delete(NAMESPACES, name)
+    return kept
+
+
+@pytest.mark.usefixtures("state")
+@pytest.mark.parametrize(
+    ("test", "options", "kept"),
+    [
+        (FAILING, ("--drahealth-keep",), 1),
+        (ASYNC_FAILING, ("--drahealth-keep=failed",), 1),
+        (FAILING, ("--drahealth-keep=never",), 0),
+        (FAILING, (), 0),
+    ],
+    ids=["failed", "failed, with asyncio", "never", "default"],
+)
+async def test_failed_test_keeps_its_namespace(
+    pytester: pytest.Pytester, test: str, options: tuple[str, ...], kept: int
+) -> None:
+    pytester.makepyfile(test)
+    run = pytester.runpytest_subprocess("--drahealth-node=drahealth", *options)
+    names = await namespaces()
+    assert len(names) == kept
+    assert run.stdout.str().count(f"namespace {names[0]}," if names else "kept on node") == kept
+
+
+@pytest.mark.usefixtures("state")
+@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one process", "distributed"])
+def test_header_has_the_named_node(pytester: pytest.Pytester, options: tuple[str, ...]) -> None:
+    pytester.makepyfile("def test_nothing(): pass")
+    run = pytester.runpytest_subprocess("--drahealth-node=drahealth", *options)
+    assert [line for line in run.outlines if line.startswith("drahealth: ")] == [
+        "drahealth: node drahealth of `drahealth up`: the reference"
+    ]
+
+
+@pytest.mark.usefixtures("state")
+@pytest.mark.parametrize(
+    ("options", "fact"),
+    [
+        (("--drahealth-node=other",), "no node other (nodes: drahealth)"),
+        (("--drahealth-node=../x",), "'../x'"),
+        (("--drahealth-node=",), "got ''"),
+        (("--drahealth-node=drahealth", "--drahealth-keep", "x.py"), "got 'x.py'; write --drahealth-keep=failed"),
+        (("--drahealth-node=drahealth", "--drahealth-profile=v1.36"), "--drahealth-profile"),
+        (("--drahealth-keep=failed",), "add --drahealth-node"),
+    ],
+)
+def test_option_of_a_named_node_is_checked_before_the_run(
+    pytester: pytest.Pytester, options: tuple[str, ...], fact: str
+) -> None:
+    pytester.makepyfile(x="def test_nothing(drahealth_node): pass")
+    run = pytester.runpytest_subprocess(*options)
+    assert run.ret == pytest.ExitCode.USAGE_ERROR
+    [error] = [line for line in run.errlines if line.startswith("ERROR: ")]
+    assert fact in error
+
+
+STOPPED = """
+import subprocess, sys
+
+def test_node_stops(drahealth_node):
+    subprocess.run([sys.executable, "-m", "drahealth", "down", "--name", "short"], check=True)
+"""
+
+
+@pytest.mark.usefixtures("state")
+def test_node_that_stops_during_a_test_is_named(pytester: pytest.Pytester) -> None:
+    assert command_process.run(COMMAND, "up", "--reference", "--name", "short").returncode == 0
+    pytester.makepyfile(STOPPED)
+    run = pytester.runpytest_subprocess("--drahealth-node=short")
+    run.stdout.fnmatch_lines(["there is no node short (nodes: drahealth)*"])
+    run.stdout.no_fnmatch_line("*During handling*")
