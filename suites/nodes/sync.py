@@ -13,6 +13,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.control.commands.claims import DriverClaims
 from drahealth.fakes.control.commands.definition import Command
 from drahealth.fakes.control.commands.devices import DriverDevices
@@ -22,12 +23,13 @@ from drahealth.fakes.control.commands.registration import DriverRegistration
 from drahealth.fakes.control.commands.reports import DriverReports
 from drahealth.fakes.control.commands.streams import StreamControl
 from drahealth.fakes.control.commands.surface import SyncControl
-from drahealth.fakes.control.remote import RemoteDriver
+from drahealth.fakes.control.remote import ControlFailed, RemoteDriver
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import StatusSeen
 from drahealth.proto.values import ResourceHealth
+from drahealth.suites.errors import HarnessError
 from drahealth.suites.nodes.node import Node
 from drahealth.suites.nodes.pod import Pod
 from drahealth.suites.nodes.shared_node import SharedNode
@@ -63,11 +65,22 @@ class _Waits(Generic[P, T]):
 
         @functools.wraps(self._method)
         def method(*args: P.args, **named: P.kwargs) -> T:
+            __tracebackhide__ = True
             of = getattr(owner._of, self._method.__name__)  # that of a subclass
-            result: T = owner._portal.call(functools.partial(of, *args, **named))
+            result: T = _call(owner._portal, functools.partial(of, *args, **named))
             return result
 
         return method
+
+
+def _call(portal: BlockingPortal, method: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Runs the method in the loop of the portal. Its error has the frames of the caller, not those of the loop."""
+    __tracebackhide__ = True  # pytest then shows the line of the test
+    try:
+        result: T = portal.call(method)
+    except (HarnessError, ControlFailed, ApiError, TimeoutError, ValueError) as error:
+        raise error.with_traceback(None) from error.__cause__
+    return result
 
 
 class SyncPod:
@@ -150,7 +163,8 @@ class SyncDriver(
         async def wait() -> T:
             return await done
 
-        return self._portal.call(wait)
+        __tracebackhide__ = True
+        return _call(self._portal, wait)
 
 
 class SyncNode:
@@ -242,13 +256,15 @@ class SyncNode:
 
     def add_driver(self, devices: Sequence[str] | Inventory | None = None, **options: Any) -> SyncDriver:
         """Start another fake driver, with these devices, as `Node.add_driver` does."""
+        __tracebackhide__ = True
         add = functools.partial(self._of.add_driver, devices, **options)
-        return SyncDriver(self._portal.call(add), self._portal)
+        return SyncDriver(_call(self._portal, add), self._portal)
 
     def run_pod(self, manifest: Mapping[str, Any], *, timeout: float | None = None) -> SyncPod:
         """Create a Pod from its manifest and wait until its containers run, as `Node.run_pod` does."""
+        __tracebackhide__ = True
         run = functools.partial(self._of.run_pod, manifest, timeout=timeout)
-        return SyncPod(self._portal.call(run), self._portal)
+        return SyncPod(_call(self._portal, run), self._portal)
 
     def run_pod_with_device(
         self, driver: SyncDriver | str | None = None, devices: int = 1, *, timeout: float | None = None
@@ -260,8 +276,9 @@ class SyncNode:
         """
         chosen = self.driver if driver is None else driver
         named = chosen.name if isinstance(chosen, SyncDriver) else chosen
+        __tracebackhide__ = True
         run = functools.partial(self._of.run_pod_with_device, named, devices, timeout=timeout)
-        return SyncPod(self._portal.call(run), self._portal)
+        return SyncPod(_call(self._portal, run), self._portal)
 
     def keep(self) -> bool:
         """Leave the namespace and its drivers at the end. False if the node itself ends."""

@@ -55,6 +55,7 @@ class Method(Generic[P, Reply]):
 
         @functools.wraps(self.command, updated=())
         def sync_method(*args: P.args, **named: P.kwargs) -> Reply:
+            __tracebackhide__ = True  # pytest then shows the line of the test
             return control.wait_for(method(*args, **named))
 
         return sync_method

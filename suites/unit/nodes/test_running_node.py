@@ -141,6 +141,14 @@ async def test_failed_test_keeps_its_namespace(
 
 
 @pytest.mark.usefixtures("state")
+def test_failed_test_shows_its_own_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FAILING)
+    run = pytester.runpytest_subprocess("--drahealth-node=drahealth")
+    run.stdout.no_fnmatch_line("*anyio/from_thread.py*")
+    run.stdout.fnmatch_lines([">*pod.wait_for_health*"])
+
+
+@pytest.mark.usefixtures("state")
 @pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one process", "distributed"])
 def test_header_has_the_named_node(pytester: pytest.Pytester, options: tuple[str, ...]) -> None:
     pytester.makepyfile("def test_nothing(): pass")
