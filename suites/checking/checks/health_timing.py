@@ -1,11 +1,15 @@
 """Checks of times: timestamps in reports, and how often each device is reported."""
 
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
+from drahealth.proto.events import FaultCleared, FaultInjected, StreamOpened
 from drahealth.proto.health_apis import NODE_HEALTH
 from drahealth.suites.checking.checks.registry import health_check
 from drahealth.suites.checking.evidence import Evidence
+from drahealth.suites.checking.observed.agreement import Times
 from drahealth.suites.checking.observed.devices import Device, published
 from drahealth.suites.checking.observed.streams import OWN_DELAY, Stream, arrivals, streams
 from drahealth.suites.checking.observed.timeouts import WATCHED, timeout_of
@@ -61,6 +65,10 @@ def _wrong_time(updated: int, before: int, now: float) -> tuple[str, str] | None
     return None
 
 
+FOLLOWED = ("faults", "fault-during-kubelet-restart", "idle")
+"""The experiments that, at their end, follow the last report of each device to the next one, or to its timeout."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Gap:
     """The time from a report of a device to its next report, or to the end of the stream."""
@@ -71,16 +79,11 @@ class _Gap:
     seconds: float
     timeout: int
     records: tuple[int, ...]
-    is_last: bool
-    """Whether it ends with the stream."""
+    is_open: bool
+    """Whether the stream ended before the next report, although the report is one of those to follow."""
 
     def within(self, share: float) -> bool:
         return self.seconds <= self.timeout * share + OWN_DELAY
-
-    @property
-    def shows_the_next_report(self) -> bool:
-        """Whether the next report was seen, or the report came after the time that is judged."""
-        return not self.is_last or self.at >= self.stream.opened.at + WATCHED
 
     def __str__(self) -> str:
         return f"{self.device} in {self.stream}: {self.seconds:.1f} s without a report, timeout {self.timeout} s"
@@ -88,39 +91,72 @@ class _Gap:
 
 def _gaps(evidence: Evidence, found: list[Stream]) -> list[_Gap]:
     """The times between the reports of each device in each stream that has ended."""
-    slices, gaps = published(evidence), []
+    gaps = []
     for stream in found:
         if stream.end is None:
             continue
-        for device, times in arrivals(stream).items():
-            if slices.states and device not in slices.always:
+        slices = published(evidence, *((stream.experiment,) if stream.experiment in FOLLOWED else ()))
+        unfollowed, times_of = _unfollowed(evidence, stream), arrivals(stream)
+        for device, times in times_of.items():
+            if slices.ever and device not in slices.always:
                 continue  # it came, went, or is not published
             stops = [*((at, number) for at, number, _ in times[1:]), (stream.end.at, stream.end.number)]
             for (at, number, one), (stop, next_) in zip(times, stops, strict=True):
-                last = next_ == stream.end.number
-                gaps.append(_Gap(stream, device, at, stop - at, timeout_of(one), (number, next_), last))
+                is_open = next_ == stream.end.number and device in unfollowed
+                gaps.append(_Gap(stream, device, at, stop - at, timeout_of(one), (number, next_), is_open))
     return gaps
+
+
+def _unfollowed(evidence: Evidence, stream: Stream) -> Set[Device]:
+    """The devices whose last report is one of those to follow: no later report shows that the driver still reports.
+
+    In `watch`: the reports of the first 35 s. In an experiment that follows the last reports: those until its last
+    step. A report of a change does not follow them: the driver must also report what has not changed. Streams that
+    such an experiment closes before its last step do not count.
+    """
+    times_of = arrivals(stream)
+    if stream.experiment not in FOLLOWED:
+        return {device for device, times in times_of.items() if times[-1][0] < stream.opened.at + WATCHED}
+    kinds = (StreamOpened, FaultInjected, FaultCleared)
+    last = max((one for kind in kinds for one in evidence.of(kind, stream.experiment)), key=lambda one: one.number)
+    if stream.end is None or stream.end.number < last.number or not stream.reports:
+        return set()
+    since = max(last.at, stream.reports[0].at)
+    watched = stream.end.at - since
+    return {
+        device
+        for device, times in times_of.items()
+        if watched <= timeout_of(times[-1][2]) and not any(at > since for at in _repeated(times))
+    }
+
+
+def _repeated(times: Times) -> Iterator[float]:
+    """When a device was reported again without a change."""
+    for (_, _, before), (at, _, one) in pairwise(times):
+        if (before.health, before.message) == (one.health, one.message):
+            yield at
 
 
 def _refreshed(evidence: Evidence, found: list[Stream], share: float, expected: str) -> Finding:
     """The finding on the watched streams, and on the other subscribers: the longest gap counts.
 
-    A report whose timeout is not over at the end of its stream shows nothing, unless it follows the judged time.
+    The streams of experiments that follow the last reports count, too. A report to follow whose timeout is not over at
+    the end of its stream shows nothing.
     """
-    gaps = _gaps(evidence, [*found, *streams(evidence, "subscribers")])
+    gaps = _gaps(evidence, [*found, *streams(evidence, "subscribers", *FOLLOWED)])
     worst = max(gaps, key=lambda gap: gap.seconds / gap.timeout, default=None)
     if worst is None:
         return not_tested("no watched stream reported a published device")
     if not worst.within(share):
         return failed(expected, str(worst), *worst.records)
-    if unseen := next((gap for gap in gaps if not gap.shows_the_next_report and not _is_short(gap.stream)), None):
+    if unseen := next((gap for gap in gaps if gap.is_open and not _is_short(gap.stream)), None):
         return not_tested(_unseen(unseen), *unseen.records)
     return passed(f"longest time without a report: {worst}", *worst.records)
 
 
 def _is_short(stream: Stream) -> bool:
     """Whether drahealth opened the stream for its first report only, and cancelled it."""
-    return stream.cancelled and stream.open_seconds < WATCHED and stream.experiment != "watch"
+    return stream.cancelled and stream.open_seconds < WATCHED and stream.experiment == "subscribers"
 
 
 def _unseen(gap: _Gap) -> str:
@@ -135,7 +171,7 @@ def _unseen(gap: _Gap) -> str:
     "HEALTH-06",
     "watch",
     fix="Report each device again before its timeout ends, even if nothing changed. A timeout of 0 means 30 s.",
-    reads=("slices", "subscribers"),
+    reads=("slices", "subscribers", *FOLLOWED),
 )
 def devices_are_refreshed_within_their_timeout(evidence: Evidence, found: list[Stream]) -> Finding:
     """By arrival times, no device is unreported for longer than its timeout; each timeout is watched to its end."""
@@ -147,7 +183,7 @@ def devices_are_refreshed_within_their_timeout(evidence: Evidence, found: list[S
     "watch",
     fix="Report each device at least twice within its timeout, so that the device does not become stale if a report is "
     "late. A timeout of 0 means 30 s.",
-    reads=("slices", "subscribers"),
+    reads=("slices", "subscribers", *FOLLOWED),
 )
 def devices_are_refreshed_within_half_their_timeout(evidence: Evidence, found: list[Stream]) -> Finding:
     """The same within half of the timeout."""

@@ -55,6 +55,6 @@ class Experiment:
     """Whether it can start or end a driver whose Pod drahealth creates in a cluster. Only for those that need
     `start`."""
     lasts_as_watch: bool = False
-    """Whether it lasts as long as `watch`, which depends on the timeouts of the devices."""
+    """Whether it can last as long as `watch`, which depends on the timeouts of the devices."""
     seconds_per_fault: float | None = None
     """What it needs for each fault that lasts, besides the times of the fault; None if it causes all faults."""

@@ -117,8 +117,9 @@ async def fault_during_kubelet_restart(lab: Lab) -> None:
             await register_again(lab, bench.plugin)
             await bench.open()
             if not done:
-                return
+                break
             await _clear(bench, fault, device)
+        await bench.follow()
 
 
 async def fault_while_stopped(lab: Lab) -> None:

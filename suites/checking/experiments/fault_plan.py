@@ -5,11 +5,13 @@ from drahealth.suites.checking.experiments.experiment import Experiment
 FAULT_EXPERIMENTS = (
     Experiment(
         "faults",
-        "While two streams are open, cause each fault of the driver profile, change its cause, and clear the fault.",
+        "While two streams are open, cause each fault of the driver profile, change its cause, and clear the fault. "
+        "Then wait for one more report of each device.",
         "broken",
-        8,
+        18,
         frozenset({"health", "fault"}),
         scope="core",
+        lasts_as_watch=True,
     ),
     Experiment(
         "fault-during-prepare",
@@ -42,10 +44,12 @@ FAULT_EXPERIMENTS = (
     ),
     Experiment(
         "fault-during-kubelet-restart",
-        "Close all streams, break a device, register the driver again, and open streams.",
+        "Close all streams, break a device, register the driver again, and open streams. Clear the fault, and wait for "
+        "one more report of each device.",
         "unwatched",
-        2,
+        12,
         seconds_per_fault=6,
+        lasts_as_watch=True,
         needs=frozenset({"start", "health", "fault"}),
         after=("fault-without-stream",),
         scope="full",
@@ -103,11 +107,12 @@ FAULT_EXPERIMENTS = (
     ),
     Experiment(
         "idle",
-        "Close all health streams, wait for 36 s, and open two streams.",
+        "Close all health streams, wait for 36 s, and open two streams. Wait for a second report of each device.",
         "idle",
-        42,
+        52,
         frozenset({"start", "health"}),
         scope="full",
+        lasts_as_watch=True,
     ),
     Experiment(
         "kubelet-restart",

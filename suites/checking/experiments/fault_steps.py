@@ -1,7 +1,7 @@
 """The steps of experiments with faults: break, change and heal, and wait until the driver reports it."""
 
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -24,6 +24,8 @@ from drahealth.suites.checking.subject.places import filled
 
 _SLICES_LIMIT = 10.0
 """Seconds to wait for slices before a device is chosen; a driver may have none."""
+_LIST_LIMIT = 2.0
+"""Seconds to wait for slices that were published before."""
 _WORDS = 500  # characters of a problem
 
 
@@ -98,6 +100,15 @@ class Bench:
     async def shows(self, device: Device, shown: Shown, fault: Fault) -> bool:
         """Waits until all streams show it; returns whether any does."""
         return await self.streams.show(device, shown, fault.settle + MARGIN)
+
+    async def follow(self) -> None:
+        """Follows the last report of each device, and lists the devices that are published then. Ends an experiment."""
+        await self.streams.follow()
+        if self.lab.subject.api is not None:
+            async with watched_slices(self.lab, self.plugin.driver) as watched:
+                with suppress(Incomplete):
+                    await watched.complete(self.plugin.driver, _LIST_LIMIT)
+                watched.list()
 
     async def restart(self, environment: dict[str, str] | None = None) -> None:
         """Ends the driver, starts it again, with further variables, and opens the streams again."""

@@ -65,6 +65,16 @@ class FaultStreams:
         limit = 2 * ((longest if longest > 0 else DEFAULT_TIMEOUT) + MARGIN)
         await until(self._lab.subject.clock, limit, reported_again)
 
+    async def follow(self) -> None:
+        """Waits until each stream has one more report of each device without a change, or its timeout is over."""
+        lab, now = self._lab, self._lab.subject.clock.now()
+
+        def followed() -> bool:
+            lab.subject.check_running()
+            return all(one.is_followed(now) for one in self._streams)
+
+        await until(lab.subject.clock, lab.longest_watch / 2, followed)
+
     async def _fence(self, device: Device, all_show: Callable[[], bool]) -> None:
         counts = [one.counts[device] for one in self._streams]
         timeout = max((one.timeout for one in self.of(device)), default=0)

@@ -26,6 +26,7 @@ async def faults(lab: Lab) -> None:
     async with bench_of(lab) as bench:
         for fault in sorted(lab.subject.faults, key=lambda one: one.heals == "none"):
             await _one(bench, fault)
+        await bench.follow()
     lab.subject.check_running()
 
 

@@ -39,12 +39,13 @@ async def stopped(lab: Lab) -> AsyncGenerator[None, None]:
 
 
 async def idle(lab: Lab) -> None:
-    """Closes all health streams for 36 s, and opens two again."""
+    """Closes all health streams for 36 s, opens two again, and follows their first reports."""
     async with bench_of(lab) as bench:
         await bench.close()
         await lab.subject.clock.sleep(IDLE_SECONDS)
         lab.subject.check_running()
         await bench.open()
+        await bench.follow()
 
 
 async def kubelet_restart(lab: Lab) -> None:

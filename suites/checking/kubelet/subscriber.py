@@ -62,9 +62,14 @@ class Subscriber:
 
         A health API of prepared devices has no timeouts.
         """
-        now, watched = self._clock.now(), self._opened + seconds
-        followed = self.api.prepared_only or all(one.can_end(watched, now) for one in self._last.values())
-        return not self.is_open or (now >= watched and followed)
+        watched = self._opened + seconds
+        return not self.is_open or (self._clock.now() >= watched and self.is_followed(watched))
+
+    def is_followed(self, watched: float) -> bool:
+        """Whether the stream has ended, or all reports until a time are followed or no longer valid."""
+        now = self._clock.now()
+        lasts = () if self.api.prepared_only else self._last.values()
+        return not self.is_open or all(one.can_end(watched, now) for one in lasts)
 
     async def reported(self, limit: float) -> bool:
         """Waits for the first report; returns whether it came, before the stream ended and within the limit."""

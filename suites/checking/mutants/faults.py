@@ -16,6 +16,7 @@ from drahealth.suites.checking.mutants.table import mutant
 _BREAK, _HEAL = "break-is-reported", "heal-is-reported"
 _UNKNOWN = "unknown-is-not-unhealthy"
 _OTHERS = "fault-leaves-other-devices-alone"
+_TIMEOUT = "devices-are-refreshed-within-their-timeout"
 
 
 @mutant(_BREAK)
@@ -239,6 +240,57 @@ class ForgetsDevicesWhenIdle(Healthy):
                 forgot = False
         finally:
             self.idle_since = clock()
+
+
+class _StopsHeartbeats(Healthy):
+    """Sends heartbeats until `silent` is set."""
+
+    change = 0
+    timeout = 10
+    silent = False
+
+    async def beat(self) -> None:
+        while not self.silent:
+            await asyncio.sleep(self.heartbeat)
+            if not self.silent:
+                self.wake()
+
+
+@mutant(_TIMEOUT, level="core")
+class SilentAfterRecovery(_StopsHeartbeats):
+    """After the first recovery of a device, the driver sends no heartbeats."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        self.silent |= len(found) < len(self.faults)
+        super().apply_faults(found)
+
+
+@mutant(_TIMEOUT, level="full")
+class SilentAfterIdle(_StopsHeartbeats):
+    """After 20 s without a stream, the driver sends no heartbeats."""
+
+    idle_since = 0.0
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        clock = asyncio.get_running_loop().time
+        self.silent |= not self.open_streams and 0 < self.idle_since < clock() - 20
+        try:
+            async for message in super().watch(api, context):
+                yield message
+        finally:
+            self.idle_since = clock()
+
+
+@mutant(_TIMEOUT, level="full")
+class SilentAfterKubeletRestart(_StopsHeartbeats):
+    """After the second registration, the driver sends no heartbeats."""
+
+    registrations = 0
+
+    async def notified(self, request: Any, context: Any) -> Any:
+        self.registrations += 1
+        self.silent = self.registrations > 1
+        return await super().notified(request, context)
 
 
 @mutant("slices-return-after-a-kubelet-restart")

@@ -58,16 +58,15 @@ class Proof:
 
 
 def level_of(name: str) -> Level:
-    """The smallest level that has the checks of a mutant; that without a real kubelet for the healthy driver.
+    """The smallest level that has the checks and the experiments of a mutant; for the healthy driver, `core`.
 
     Where no real kubelet can run, the other checks of the mutant are proven.
     """
     if name not in MUTANTS:
         return "core"
-    level = max(
-        (requirements()[CHECKS[check].requirement].scope for check in MUTANTS[name].caught_by), key=LEVELS.index
-    )
-    return "core" if level == "full" and absence() else level
+    scopes = (requirements()[CHECKS[check].requirement].scope for check in MUTANTS[name].caught_by)
+    level = max((MUTANTS[name].level, *scopes), key=LEVELS.index)
+    return "core" if level == "full" and needs_kubelet(name) and absence() else level
 
 
 def needs_kubelet(name: str) -> bool:

@@ -56,6 +56,42 @@ def test_break_must_be_reported_in_time(check: str) -> None:
     assert verdict(check, *stream("a", 0, 60, late), BREAK, CLEAR) is FAIL
 
 
+HEARTBEAT = "devices-are-refreshed-within-their-timeout"
+WATCH = [(at, "watch", event) for at, event in stream("w", 0, 60, dict.fromkeys((1.0, 11, 21, 31, 41), WELL))]
+
+
+@pytest.mark.parametrize(
+    ("reports", "end", "expected"),
+    [
+        ({1.0: WELL, 10.5: SICK, 30.5: WELL, 40.5: WELL}, 41, PASS),
+        ({1.0: WELL, 10.5: SICK, 30.5: WELL}, 31, NOT_TESTED),
+        ({1.0: WELL, 10.5: SICK, 30.5: WELL}, 62, FAIL),
+        ({1.0: WELL, 10.5: SICK, 30.5: WELL, 33.0: SICK}, 40, NOT_TESTED),
+        ({1.0: WELL, 10.5: SICK, 30.5: WELL, 33.0: SICK, 50.0: WELL}, 62, PASS),
+    ],
+)
+def test_reports_must_go_on_after_a_recovery(reports: Mapping[float, Health], end: float, expected: Verdict) -> None:
+    faults = [(at, "faults", event) for at, event in (*stream("a", 0, end, reports), BREAK, CLEAR)]
+    assert CHECKS[HEARTBEAT].judge(evidence_at(*WATCH, *faults)).verdict is expected
+
+
+@pytest.mark.parametrize(
+    ("reports", "end", "expected"),
+    [({50.0: WELL, 60.0: WELL}, 61, PASS), ({50.0: WELL}, 51, NOT_TESTED), ({50.0: WELL}, 82, FAIL)],
+)
+def test_reports_must_go_on_after_an_idle_time(reports: Mapping[float, Health], end: float, expected: Verdict) -> None:
+    idle = [*stream("a", 0, 2, {1.0: WELL}), *stream("b", 49, end, reports)]
+    assert CHECKS[HEARTBEAT].judge(evidence_at(*WATCH, *((at, "idle", one) for at, one in idle))).verdict is expected
+
+
+def test_withdrawn_device_need_not_be_reported_again() -> None:
+    listed = SlicesListed(
+        ({"metadata": {"name": "s"}, "spec": {"pool": {"name": "node-a"}, "devices": [{"name": "x"}]}},)
+    )
+    faults = [*stream("a", 0, 62, {1.0: WELL, 10.5: SICK, 30.5: WELL}), BREAK, CLEAR, (61.0, listed)]
+    assert CHECKS[HEARTBEAT].judge(evidence_at(*WATCH, *((at, "faults", one) for at, one in faults))).verdict is PASS
+
+
 @pytest.mark.parametrize("check", ["new-stream-starts-with-the-fault", "new-kubelet-hears-of-the-fault"])
 def test_first_report_of_a_new_stream_must_show_the_fault(check: str) -> None:
     before = stream("a", 0, 9, {1.0: WELL})

@@ -137,7 +137,15 @@ def test_invalid_claim_file_is_rejected(tmp_path: Path, text: str, line: int | N
 
 def test_experiments_of_a_requirement_include_those_before_them() -> None:
     assert experiments_for(["PLUGIN-03"]) == {"refused-registration"}
-    assert experiments_for(["HEALTH-06"]) == {"registration", "services", "watch", "subscribers", "slices"}
+    assert experiments_for(["HEALTH-15"]) == {"registration", "services"}
+    at_any_level = {"faults", "fault-during-kubelet-restart", "idle"}
+    assert experiments_for(["HEALTH-06"]) - at_any_level == {
+        "registration",
+        "services",
+        "watch",
+        "subscribers",
+        "slices",
+    }
 
 
 def test_running_driver_is_neither_started_nor_ended() -> None:

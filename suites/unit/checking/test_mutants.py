@@ -59,7 +59,7 @@ def test_partial_selftest_keeps_the_entries_of_other_mutants(tmp_path: Path) -> 
 
 
 def test_experiments_include_those_that_must_be_done_before() -> None:
-    assert experiments_of(MUTANTS["never-again"]) == {"registration", "services", "watch", "subscribers", "slices"}
+    assert experiments_of(MUTANTS["empty-first-report"]) >= {"registration", "services", "watch", "slices"}
 
 
 def test_mutant_that_violates_nothing_is_missed() -> None:
