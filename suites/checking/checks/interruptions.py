@@ -34,7 +34,7 @@ def reports_continue_after_a_stop(evidence: Evidence, found: list[Stream]) -> Fi
         end = stream.opened.at + stream.open_seconds
         if stream.opened.at > continued.at or end < continued.at or not stream.reports:
             continue
-        if stream.end and stream.ended_by_driver and not cause_of_end(evidence, stream.opened, stream.end):
+        if stream.end and _ended_by_driver(evidence, stream):
             return failed("the stream continues", f"{stream} ended: {stream.end.what.why}", *records, stream.end.number)
         for device, times in arrivals(stream).items():
             result = _again(f"{device} in {stream}", times, continued, end)
@@ -45,6 +45,12 @@ def reports_continue_after_a_stop(evidence: Evidence, found: list[Stream]) -> Fi
     if len(records) == 1:
         return not_tested("no stream was open at SIGCONT", *records)
     return passed(f"all streams reported each device twice, each time within {slowest:.1f} s", *records)
+
+
+def _ended_by_driver(evidence: Evidence, stream: Stream) -> bool:
+    """Whether the driver ended a stream without a signal and without an exit."""
+    ended = stream.end is not None and stream.ended_by_driver
+    return ended and stream.end is not None and not cause_of_end(evidence, stream.opened, stream.end)
 
 
 def _again(name: str, times: Times, continued: Observation[SignalSent], end: float) -> Finding | float:
@@ -80,7 +86,7 @@ def stream_after_a_pause_starts_with_all_devices(evidence: Evidence, found: list
             continue
         expected = frozenset(device for one in before for report in one.reports for device in listed(report))
         if not stream.reports:
-            if stream.first_is_late:
+            if stream.first_is_late or _ended_by_driver(evidence, stream):
                 return failed("a first report within 5 s", f"{stream}: no report", stream.opened.number)
             return not_tested(f"{stream} was open for only {stream.open_seconds:.1f} s", stream.opened.number)
         first = stream.reports[0]

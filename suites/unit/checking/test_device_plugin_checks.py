@@ -250,12 +250,15 @@ def test_exit_without_a_signal_fails_except_after_a_kubelet_restart() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(10.5, PASS), (11.5, FAIL)])
-def test_first_list_has_a_second_for_our_own_delay(seconds: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("stream", "check"), [(FIRST, "first-list-is-prompt"), (AGAIN, "new-stream-lists-all-devices")]
+)
+def test_first_list_has_a_second_for_our_own_delay(stream: str, check: str, seconds: float, verdict: Verdict) -> None:
     run = plugin_run()
-    opened = next(one.at for one in run.records if getattr(one.what, "stream", "") == FIRST)
-    mine = [getattr(one.what, "stream", "") == FIRST and one.at > opened for one in run.records]
+    opened = next(one.at for one in run.records if getattr(one.what, "stream", "") == stream)
+    mine = [getattr(one.what, "stream", "") == stream and one.at > opened for one in run.records]
     records = [replace(one, at=opened + seconds) if late else one for one, late in zip(run.records, mine, strict=True)]
-    assert CHECKS["first-list-is-prompt"].judge(replace(run, records=tuple(records))).verdict is verdict
+    assert CHECKS[check].judge(replace(run, records=tuple(records))).verdict is verdict
 
 
 def test_healthy_run_that_was_cut_short_has_no_failure() -> None:

@@ -126,6 +126,9 @@ def test_subscriber_that_misses_a_step_fails() -> None:
     assert found(check, fault_run(b={1.0: HEALTHY})) is FAIL
     assert found(check, fault_run(b={**STATES, 30.2: SICK})) is FAIL
     assert found(check, fault_run(b={at + 0.3: state for at, state in STATES.items()})) is PASS
+    only_the_break = {at: state for at, state in STATES.items() if at < CLEAR}
+    assert found(check, fault_run(b=only_the_break)) is FAIL
+    assert found(check, fault_run(b=only_the_break, end=37)) is NOT_TESTED
 
 
 def test_driver_that_exits_after_a_fault_fails() -> None:

@@ -199,6 +199,9 @@ def test_stream_after_a_pause_must_start_with_all_devices() -> None:
     fewer = stream("c", 41, 45, {41.1: WELL}, devices=1)
     assert verdict(check, *before, *stream("b", 41, 45, {41.1: WELL}), *fewer) is FAIL
     assert verdict(check, *before, *stream("b", 41, 47, {})) is FAIL
+    assert verdict(check, *before, *stream("b", 41, 42, {})) is NOT_TESTED
+    ended = (42.0, StreamClosed("d", "", "b", "ended by the driver", "/s", "OK"))
+    assert verdict(check, *before, *stream("b", 41, 42, {})[:-1], ended) is FAIL
     assert verdict(check, *before, *stream("b", 10, 15, {10.1: WELL})) is NOT_TESTED
 
 

@@ -16,7 +16,7 @@ from drahealth.suites.checking.device_plugins.observed import (
 )
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.observed.processes import cause_of_end, exit_text
-from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed, static
+from drahealth.suites.checking.verdicts import Finding, Verdict, failed, not_tested, passed, static
 
 _LONGEST_ID = 63
 _WATCH = "list-and-watch"
@@ -150,7 +150,7 @@ def new_stream_lists_all_devices(evidence: Evidence) -> Finding:
         return not_tested("ListAndWatch was not called again")
     for stream in later:
         found = _prompt(stream)
-        if not stream.lists:
+        if found.verdict is not Verdict.PASS:
             return found
         known = ids(before.lists[-1])
         if missing := known - ids(stream.lists[0]):
