@@ -53,7 +53,7 @@ def apply_patch(old: Object, patch: Object, lists: Lists, options: ApplyOptions)
     metadata = _checked_metadata(patch, options)
     wanted = _without_nulls(_applied_part(patch, metadata, options))
     if twice := next(_duplicates(wanted, lists), None):
-        raise refusals.untyped_patch(patch, twice)
+        raise refusals.untyped_patch({**patch, **{name: old[name] for name in ("apiVersion", "kind")}}, twice)
     fields = _fields(wanted, lists)
     managed = [entry for entry in old["metadata"].get("managedFields") or () if isinstance(entry, dict)]
     own = next((entry for entry in managed if identity(entry) == identity(_entry(options))), {})

@@ -89,6 +89,8 @@ def _fill_one(message: Any, value: Any) -> None:
     elif name == "IntOrString":
         message.type = int(isinstance(value, str))
         setattr(message, "strVal" if isinstance(value, str) else "intVal", value)
+    elif name == "ExtraValue":
+        message.items.extend(value)
     elif name in ("FieldsV1", "RawExtension"):
         message.raw = json.dumps(value).encode()
     else:
@@ -111,6 +113,7 @@ def is_map(field: FieldDescriptor) -> bool:
 _EMBEDDED = st.dictionaries(_TEXT, st.none() | st.booleans() | st.integers() | st.lists(_TEXT, max_size=2), max_size=2)
 _TIMES = st.datetimes(timezones=st.just(UTC), min_value=datetime(1, 1, 2))
 _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
+    "ExtraValue": st.lists(_TEXT, max_size=2),
     "FieldsV1": _EMBEDDED,
     "IntOrString": st.integers(-(2**31), 2**31 - 1) | st.text(max_size=3),
     "MicroTime": _TIMES.map(lambda at: f"{at.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"),
