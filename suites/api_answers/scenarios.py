@@ -331,6 +331,32 @@ _OWNERS = Scenario(
         _get("still-there", f"{CONFIG}/waits"),
         _delete("pod-delete", f"{PODS}/a?gracePeriodSeconds=0"),
         _get("gone-waits", f"{CONFIG}/waits", until=404),
+        _create("one", CONFIG, config("one")),
+        _create("two", CONFIG, config("two")),
+        _create(
+            "dependent-of-two",
+            CONFIG,
+            config("of-two", ownerReferences=[*_owned("one", "ConfigMap", "one"), *_owned("two", "ConfigMap", "two")]),
+        ),
+        _delete("delete-one", f"{CONFIG}/one?propagationPolicy=Foreground"),
+        _get("gone-one", f"{CONFIG}/one", until=404),
+        _get("kept-by-two", f"{CONFIG}/of-two"),
+        _delete("delete-two", f"{CONFIG}/two"),
+        _get("gone-dependent-of-two", f"{CONFIG}/of-two", until=404),
+        _create("background", CONFIG, config("background")),
+        _create(
+            "dependent-held",
+            CONFIG,
+            config(
+                "held",
+                finalizers=["example.com/a"],
+                ownerReferences=_owned("background", "ConfigMap", "background"),
+            ),
+        ),
+        _delete("delete-background", f"{CONFIG}/background?propagationPolicy=Background"),
+        _get("gone-background", f"{CONFIG}/background", until=404),
+        _patch("release-held", f"{CONFIG}/held", {"metadata": {"finalizers": None}}),
+        _get("gone-held", f"{CONFIG}/held", until=404),
     ],
 )
 

@@ -15,11 +15,6 @@ def policy_of(owner: Object) -> str | None:
     return next((policy for policy, name in COLLECTOR_FINALIZERS.items() if name in finalizers), None)
 
 
-def is_owned(obj: Object, owner: Object) -> bool:
-    """Whether the object has a reference to this owner."""
-    return any(_is(reference, owner) for reference in obj["metadata"].get("ownerReferences") or ())
-
-
 def blocks(obj: Object, owner: Object) -> bool:
     """Whether the owner waits until the object is removed."""
     references = obj["metadata"].get("ownerReferences") or ()

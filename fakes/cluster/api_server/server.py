@@ -419,21 +419,41 @@ class ApiServer:
         policy = collection.policy_of(owner)
         if policy is None or self._storage.is_dry_run:
             return
-        for dependent_kind, dependent in self._dependents(owner):
-            if policy == "Orphan":
+        for dependent_kind, dependent in self._storage.dependents(owner):
+            if policy == "Orphan" or self._has_other_owner(dependent, owner):
                 self._settle(dependent_kind, collection.without_owner(dependent, owner))
             else:
                 self._delete(dependent_kind, dependent, DeleteOptions(propagation=policy))
-        left = [obj for _, obj in self._dependents(owner) if collection.blocks(obj, owner)]
+        left = [obj for _, obj in self._storage.dependents(owner) if collection.blocks(obj, owner)]
         found = self._storage.get(kind, key_of(owner))
         if found is not None and not left:
             self._settle(kind, collection.without_finalizer(found))
 
-    def _dependents(self, owner: Object) -> Sequence[tuple[Kind, Object]]:
-        namespace = owner["metadata"].get("namespace")
-        kinds = self.kinds.namespaced if namespace else self.kinds.stored
-        objects = [(kind, obj) for kind in kinds for obj in self._storage.objects(kind, namespace)]
-        return [(kind, obj) for kind, obj in objects if collection.is_owned(obj, owner)]
+    def _collect_dependents(self, owner: Object) -> None:
+        """Does what the garbage collector does after the removal of an owner: deletes its dependents.
+
+        A dependent with another owner only loses its reference.
+        """
+        if self._storage.is_dry_run:
+            return
+        for kind, dependent in self._storage.dependents(owner):
+            if self._has_other_owner(dependent, owner):
+                self._settle(kind, collection.without_owner(dependent, owner))
+            elif "deletionTimestamp" not in dependent["metadata"]:
+                self._delete(kind, dependent, DeleteOptions())
+
+    def _has_other_owner(self, dependent: Object, owner: Object) -> bool:
+        """Whether another owner keeps the object: it exists, and does not wait for its dependents."""
+        others = collection.without_owner(dependent, owner)["metadata"].get("ownerReferences") or ()
+        return any(self._keeps(reference, dependent) for reference in others)
+
+    def _keeps(self, reference: Object, dependent: Object) -> bool:
+        if self._kind_of_owner(reference) is None:
+            return True
+        found = self._owner(reference, dependent)
+        if found is None or found[1]["metadata"]["uid"] != reference.get("uid"):
+            return False
+        return collection.policy_of(found[1]) != "Foreground"
 
     def _remove(self, kind: Kind, obj: Object) -> Object:
         """The last state of the removed object."""
@@ -441,20 +461,24 @@ class ApiServer:
         self._update_budgets(kind, obj)
         self._finish(obj["metadata"].get("namespace"))
         for reference in obj["metadata"].get("ownerReferences") or ():
-            if (found := self._owner(reference, obj)) is not None:
+            if reference.get("blockOwnerDeletion") and (found := self._owner(reference, obj)) is not None:
                 self._collect(*found)
+        self._collect_dependents(obj)
         if kind == CRDS:
             self._remove_kinds(custom_kinds(obj))
         return last
 
     def _owner(self, reference: Object, dependent: Object) -> tuple[Kind, Object] | None:
-        """The owner of a removed object, if it waits for its dependents."""
-        kind = next((one for one in self.kinds if one.kind.kind == reference.get("kind")), None)
-        if kind is None or not reference.get("blockOwnerDeletion"):
+        """The stored object that has the kind and the name of an owner."""
+        if (kind := self._kind_of_owner(reference)) is None:
             return None
-        namespace = dependent["metadata"].get("namespace", "") if kind.stored.namespaced else ""
-        owner = self._storage.get(kind.stored, (namespace, str(reference.get("name"))))
-        return None if owner is None else (kind.stored, owner)
+        namespace = dependent["metadata"].get("namespace", "") if kind.namespaced else ""
+        owner = self._storage.get(kind, (namespace, str(reference.get("name"))))
+        return None if owner is None else (kind, owner)
+
+    def _kind_of_owner(self, reference: Object) -> Kind | None:
+        """The kind of an owner; None for a kind that is not served."""
+        return next((one.stored for one in self.kinds if one.kind.kind == reference.get("kind")), None)
 
     def _remove_kinds(self, kinds: Sequence[Kind]) -> None:
         """Serves these kinds no longer, and deletes their objects."""

@@ -66,6 +66,12 @@ def key_of(obj: Object) -> Key:
     return metadata.get("namespace", ""), metadata["name"]
 
 
+def _owners(obj: Object | None) -> set[str]:
+    """The UIDs of the owners of an object."""
+    references = obj["metadata"].get("ownerReferences") or () if obj else ()
+    return {str(reference.get("uid")) for reference in references}
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class _Watcher:
     namespace: str | None
@@ -88,8 +94,11 @@ class Storage:
         self.is_dry_run = False
         self._files = files
         self._objects: dict[Kind, dict[Key, Object]] = defaultdict(dict)
+        self._dependents: dict[str, set[tuple[Kind, Key]]] = defaultdict(set)
+        """The objects that have a reference to an owner, by its UID."""
         for kind, obj in files.load() if files else ():
             self._objects[kind][key_of(obj)] = obj
+            self._index(kind, None, obj)
             self.revision = max(self.revision, int(obj["metadata"]["resourceVersion"]) + RESTART_GAP)
         self._watchers: dict[Kind, list[_Watcher]] = defaultdict(list)
         self._history: deque[Change] = deque(maxlen=HISTORY)
@@ -109,6 +118,12 @@ class Storage:
     def objects(self, kind: Kind, namespace: str | None = None) -> list[Object]:
         """All objects of the kind in the order of their keys."""
         return [obj for key, obj in sorted(self._objects[kind].items()) if namespace in (None, key[0])]
+
+    def dependents(self, owner: Object) -> list[tuple[Kind, Object]]:
+        """The objects with a reference to this owner. An owner in a namespace has no dependents in another one."""
+        found = sorted(self._dependents.get(owner["metadata"]["uid"], ()), key=lambda one: (one[0].plural, one[1]))
+        namespace = owner["metadata"].get("namespace")
+        return [(kind, self._objects[kind][key]) for kind, key in found if namespace in (None, key[0])]
 
     def objects_at(self, kind: Kind, namespace: str | None, revision: int) -> list[Object]:
         """All objects of the kind as they were at this revision. Raises `ApiError` 410 if it is too old."""
@@ -135,6 +150,7 @@ class Storage:
         if self._files:
             self._files.put(kind, stored)
         self._objects[kind][key_of(obj)] = stored
+        self._index(kind, before, stored)
         self._notify(Change(self.revision, kind, "MODIFIED" if before else "ADDED", stored, before))
         return stored
 
@@ -145,6 +161,7 @@ class Storage:
         if self._files:
             self._files.remove(kind, obj)
         before = self._objects[kind].pop(key_of(obj))
+        self._index(kind, before, None)
         last = self._stamped(obj)
         self._notify(Change(self.revision, kind, "DELETED", last, before))
         return last
@@ -182,6 +199,16 @@ class Storage:
         # Most watches continue close to the end of a long history.
         newer = list(takewhile(lambda change: change.revision > since, reversed(self._history)))
         return [change for change in reversed(newer) if change.kind == kind]
+
+    def _index(self, kind: Kind, before: Object | None, after: Object | None) -> None:
+        """Records the owners of an object after a change."""
+        was, now = _owners(before), _owners(after)
+        for uid in now - was:
+            self._dependents[uid].add((kind, key_of(cast("Object", after))))
+        for uid in was - now:
+            self._dependents[uid].discard((kind, key_of(cast("Object", before))))
+            if not self._dependents[uid]:
+                del self._dependents[uid]
 
     def _stamped(self, obj: Object) -> Object:
         self.revision += 1

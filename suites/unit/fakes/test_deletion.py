@@ -112,7 +112,7 @@ async def test_dry_runs_answer_and_change_nothing(web: Web) -> None:
     assert await web.server.snapshot(CLAIMS) == ([created], revision)
 
 
-@pytest.mark.parametrize(("policy", "left"), [("Foreground", []), ("Background", ["train"]), ("Orphan", ["train"])])
+@pytest.mark.parametrize(("policy", "left"), [("Foreground", []), ("Background", []), ("Orphan", ["train"])])
 async def test_propagation_policy_decides_about_dependents(web: Web, policy: str, left: list[str]) -> None:
     owner = await web.server.create(CLAIMS, claim())
     dependent = owned_by(owner, pod())
@@ -131,3 +131,15 @@ async def test_owner_waits_for_a_dependent_that_terminates(web: Web) -> None:
     await web.server.delete(PODS, "train", "default", grace=0)
     assert body["metadata"]["finalizers"] == ["foregroundDeletion"]
     assert ([one["metadata"]["name"] for one in waiting], await web.server.list(CLAIMS)) == (["gpu"], [])
+
+
+@pytest.mark.parametrize("policy", ["Background", "Foreground"])
+async def test_dependent_of_two_owners_loses_a_reference(web: Web, policy: str) -> None:
+    owner, other = await web.server.create(CLAIMS, claim()), await web.server.create(CLAIMS, claim(name="other"))
+    dependent = owned_by(owner, pod())
+    dependent["metadata"]["ownerReferences"] += owned_by(other, pod())["metadata"]["ownerReferences"]
+    await web.server.create(PODS, dependent)
+    await web.call("DELETE", f"{CLAIM}?propagationPolicy={policy}")
+    [left] = await web.server.list(PODS)
+    assert [one["name"] for one in left["metadata"]["ownerReferences"]] == ["other"]
+    assert [one["metadata"]["name"] for one in await web.server.list(CLAIMS)] == ["other"]
