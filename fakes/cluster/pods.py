@@ -25,6 +25,11 @@ def with_condition(status: Object, kind: str, holds: bool, *, now: str, reason: 
     return {**status, "conditions": [*others, new]}
 
 
+def is_gated(pod: Object) -> bool:
+    """Whether the pod has scheduling gates, and waits for their removal."""
+    return bool(pod["spec"].get("schedulingGates"))
+
+
 def resized(pod: Object, limits: Mapping[str, str]) -> Object:
     """The pod with these limits of each container, and with equal requests."""
 

@@ -461,6 +461,38 @@ _SUBRESOURCES = Scenario(
     ],
 )
 
+_GATE: Object = {"schedulingGates": [{"name": "example.com/quota"}]}
+_BINDINGS = Scenario(
+    "bindings",
+    [
+        _create("pod", PODS, pod("a")),
+        _create(
+            "other-uid",
+            f"{PODS}/a/binding",
+            {"metadata": {"name": "a", "uid": "00000000-0000-0000-0000-000000000000"}, "target": {"name": "none"}},
+        ),
+        _create("other-kind", f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"kind": "Pod", "name": "n"}}),
+        _create("other-name", f"{PODS}/a/binding", {"metadata": {"name": "b"}, "target": {"name": "none"}}),
+        _create("dry", f"{PODS}/a/binding?dryRun=All", {"metadata": {"name": "a"}, "target": {"name": "none"}}),
+        _create(
+            "of-namespace",
+            "/api/v1/namespaces/$NS/bindings",
+            {"metadata": {"name": "a", "annotations": {"a": "b"}}, "target": {"kind": "Node", "name": "none"}},
+        ),
+        _get("bound", f"{PODS}/a"),
+        _create("again", f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"name": "other"}}),
+        _create("held", PODS, pod("held", metadata={"finalizers": ["example.com/a"]})),
+        _delete("delete-held", f"{PODS}/held"),
+        _create("deleted", f"{PODS}/held/binding", {"metadata": {"name": "held"}, "target": {"name": "none"}}),
+        _create("gated", PODS, pod("gated", **_GATE)),
+        _create("bind-gated", f"{PODS}/gated/binding", {"metadata": {"name": "gated"}, "target": {"name": "none"}}),
+        _patch("add-gate", f"{PODS}/gated", {"spec": {"schedulingGates": [{"name": "example.com/other"}]}}),
+        _patch("remove-gate", f"{PODS}/gated", {"spec": {"schedulingGates": None}}),
+        _create("bind-free", f"{PODS}/gated/binding", {"metadata": {"name": "gated"}, "target": {"name": "none"}}),
+        _create("gated-on-a-node", PODS, pod("b", nodeName="none", **_GATE)),
+    ],
+)
+
 _PAGES = Scenario(
     "pages",
     [
@@ -697,7 +729,19 @@ _CUSTOM = Scenario(
 _NODES = Scenario("nodes", [_create("create", NODES, {"metadata": {"name": "$NS"}}), _delete("delete", f"{NODES}/$NS")])
 
 SCENARIOS = (
-    *(_GRACE, _PATCHES, _UPDATES, _NAMESPACES, _OWNERS, _SUBRESOURCES, _PAGES, _WATCHES, _FORMS, _EVENTS_API),
-    *(_APPLY, _CUSTOM, _NODES),
+    *(
+        _GRACE,
+        _PATCHES,
+        _UPDATES,
+        _NAMESPACES,
+        _OWNERS,
+        _SUBRESOURCES,
+        _BINDINGS,
+        _PAGES,
+        _WATCHES,
+        _FORMS,
+        _EVENTS_API,
+    ),
+    *(_EVENTS_API, _APPLY, _CUSTOM, _NODES),
 )
 """The scenarios besides those of every kind (`kinds.matrix`)."""

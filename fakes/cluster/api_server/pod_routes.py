@@ -2,9 +2,10 @@
 
 from aiohttp import web
 
-from drahealth.fakes.cluster.api import PODS, ApiError, Kind, Object
+from drahealth.fakes.cluster.api import PODS, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.answers import json_answer
+from drahealth.fakes.cluster.api_server.bindings import check_target
 from drahealth.fakes.cluster.api_server.delete_options import delete_options
 from drahealth.fakes.cluster.api_server.field_types import typed
 from drahealth.fakes.cluster.api_server.field_validation import wants_dry_run
@@ -21,11 +22,12 @@ def pod_routes(server: VersionedServer) -> list[web.RouteDef]:
 
     async def bind(request: web.Request) -> web.Response:
         binding = await _body(request, BINDINGS)
-        target = binding.get("target") or {}
-        if not target.get("name"):
-            raise ApiError(500, "InternalServerError", str(refusals.required_value("target.name")))
+        name = _name(request, binding)
+        if binding["metadata"].get("name") != name:
+            raise refusals.bad_request("name in URL does not match name in Binding object")
+        check_target(binding.get("target") or {})
         with server.dry_run(wants_dry_run(request, "CreateOptions")):
-            await server.bind(_name(request, binding), request.match_info["namespace"], target["name"])
+            await server.bind(name, request.match_info["namespace"], binding)
         return json_answer(_DONE, status=201)
 
     async def evict(request: web.Request) -> web.Response:

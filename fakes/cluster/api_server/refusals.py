@@ -114,8 +114,14 @@ def conflict_of_kind(kind: Kind, name: str, why: str) -> ApiError:
     return _conflict(kind.kind, group_of(kind), name, why)
 
 
-def already_bound(pod: str, node: str) -> ApiError:
-    return _conflict("pods/binding", "", pod, f'pod {pod} is already assigned to node "{node}"')
+def unfit_for_binding(pod: str, why: str) -> ApiError:
+    """The error for a binding of a pod that cannot be bound."""
+    return _conflict("pods/binding", "", pod, why)
+
+
+def wrong_target(error: FieldError) -> ApiError:
+    """The error for the target of a binding, which Kubernetes reports as a server error."""
+    return ApiError(500, "InternalServerError", str(error))
 
 
 def unfit_patch(text: str, why: str) -> ApiError:

@@ -15,7 +15,6 @@ from functools import partial
 from drahealth.fakes.cluster.api import (
     EVENTS,
     NAMESPACES,
-    NODES,
     PODS,
     REPLICA_SETS,
     ApiError,
@@ -25,6 +24,7 @@ from drahealth.fakes.cluster.api import (
 )
 from drahealth.fakes.cluster.api_server import collection, deletion, refusals, strategies
 from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_patch
+from drahealth.fakes.cluster.api_server.bindings import bound
 from drahealth.fakes.cluster.api_server.delete_options import DeleteOptions
 from drahealth.fakes.cluster.api_server.deletion import Deletion
 from drahealth.fakes.cluster.api_server.disruption_budgets import budget_status, check_eviction
@@ -255,14 +255,20 @@ class ApiServer:
                 yield WatchEvent(change.type, fast_copy(served))
 
     async def bind(self, name: str, namespace: str, node: str) -> None:
-        """Binds a pod to a node and sets its conditions; 409 Conflict if it is already bound."""
+        """Binds a pod to a node, which need not exist, and sets its conditions.
+
+        409 Conflict if the pod is already bound, is being deleted, or has scheduling gates.
+        """
+        await self.bind_with(name, namespace, node, {})
+
+    async def bind_with(self, name: str, namespace: str, node: str, metadata: Object) -> None:
+        """Binds as `bind` does.
+
+        `metadata` is that of the binding: its UID is a precondition, and its annotations are added to those of the
+        pod.
+        """
         self._check_ready()
-        pod = self._stored(PODS, name, namespace)
-        self._stored(NODES, node, None)
-        if pod["spec"].get("nodeName"):
-            raise refusals.already_bound(name, pod["spec"]["nodeName"])
-        status = with_condition(pod["status"], "PodScheduled", True, now=deletion.timestamp(self._clock.wall()))
-        self._put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status})
+        self._put(PODS, bound(self._stored(PODS, name, namespace), node, metadata, self.time()))
 
     async def evict(self, name: str, namespace: str, options: DeleteOptions) -> None:
         """Deletes a pod if no PodDisruptionBudget forbids it; 429 TooManyRequests if one does."""

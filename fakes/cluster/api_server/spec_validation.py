@@ -31,6 +31,7 @@ def validate_spec(kind: Kind, obj: Object) -> None:
     if kind == PODS:
         errors += _source_errors(obj.get("spec", {}).get("resourceClaims") or ())
         errors += _amount_errors(obj.get("spec", {}))
+        errors += _gate_errors(obj.get("spec", {}))
         if not errors:
             errors += claim_name_errors(obj.get("spec", {}), "spec")
     if kind == EVENTS:
@@ -98,6 +99,11 @@ def _source_errors(entries: Any) -> list[FieldError]:
         for index, entry in enumerate(entries)
         if len([source for source in _SOURCES if entry.get(source)]) != 1
     ]
+
+
+def _gate_errors(spec: Object) -> Iterator[FieldError]:
+    if spec.get("schedulingGates") and spec.get("nodeName"):
+        yield refusals.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
 def _amount_errors(spec: Any) -> Iterator[FieldError]:

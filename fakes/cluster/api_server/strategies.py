@@ -22,6 +22,7 @@ from drahealth.fakes.cluster.api import (
     Object,
 )
 from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.bindings import new_gate_errors, with_gated_condition
 from drahealth.fakes.cluster.api_server.defaults import qos_class, with_defaults
 from drahealth.fakes.cluster.api_server.metadata_validation import metadata_errors, new_finalizer_errors
 from drahealth.fakes.cluster.api_server.refusals import FieldError
@@ -42,7 +43,7 @@ _NOT_OF_CLIENTS = (*_SERVER_FIELDS, "resourceVersion", "selfLink")
 _LONGEST_PREFIX = 58
 """A longer `generateName` is cut off."""
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-_MUTABLE_IN_PODS = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds")
+_MUTABLE_IN_PODS = ("activeDeadlineSeconds", "schedulingGates", "tolerations", "terminationGracePeriodSeconds")
 
 
 _CREATED_BY_UPDATE = frozenset(
@@ -100,7 +101,10 @@ def created(kind: Kind, obj: Object, server_fields: ServerFields) -> Object:
     elif kind.has_status and kind != NODES:
         new.pop("status", None)
     new = _with_defaults(kind, new)
-    return {**new, "status": {**new["status"], "qosClass": qos_class(new["spec"])}} if kind == PODS else new
+    if kind != PODS:
+        return new
+    new = {**new, "status": {**new["status"], "qosClass": qos_class(new["spec"])}}
+    return with_gated_condition(new, server_fields.time)
 
 
 def updated(kind: Kind, obj: Object, old: Object) -> Object:
@@ -242,6 +246,8 @@ def _pod_errors(new: Object, old: Object) -> list[FieldError]:
         return [refusals.invalid_value(at, deadline, "must not update from a positive integer to nil value")]
     if before is not None and deadline > before:
         return [refusals.invalid_value(at, deadline, "must be less than or equal to previous value")]
+    if errors := new_gate_errors(new, old):
+        return errors
     if _lasting(new) == _lasting(old):
         return []
     fields = (

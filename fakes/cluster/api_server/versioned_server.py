@@ -96,8 +96,8 @@ class VersionedServer:
     async def evict(self, name: str, namespace: str, options: DeleteOptions) -> None:
         await self._server.evict(name, namespace, options)
 
-    async def bind(self, name: str, namespace: str, node: str) -> None:
-        await self._server.bind(name, namespace, node)
+    async def bind(self, name: str, namespace: str, binding: Object) -> None:
+        await self._server.bind_with(name, namespace, binding["target"]["name"], binding["metadata"])
 
     async def watch(
         self, kind: Kind, namespace: str | None = None, since: str | None = None, matches: Matches = everything

@@ -26,7 +26,7 @@ from drahealth.fakes.cluster.api import (
 from drahealth.fakes.cluster.api_server.deletion import timestamp
 from drahealth.fakes.cluster.extended_resources import allocatable, insufficient
 from drahealth.fakes.cluster.list_watch import ControlPlaneApi
-from drahealth.fakes.cluster.pods import is_terminal, with_condition
+from drahealth.fakes.cluster.pods import is_gated, is_terminal, with_condition
 from drahealth.fakes.cluster.scheduling import claims
 from drahealth.fakes.cluster.scheduling.allocator import allocate
 from drahealth.fakes.cluster.scheduling.claim_controller import ClaimController
@@ -208,13 +208,15 @@ def _failed_scheduling(pod: Object, why: str, wall: float) -> Object:
 def _is_pending(pod: Object) -> bool:
     if pod["spec"].get("schedulerName") not in (None, _COMPONENT):
         return False  # another scheduler binds it
+    if is_gated(pod):
+        return False
     return not pod["spec"].get("nodeName") and not is_terminal(pod) and "deletionTimestamp" not in pod["metadata"]
 
 
 def _view(kind: Kind, obj: Object) -> Any:
     """The relevant part of an object, without health reports and heartbeats."""
     if kind == PODS:
-        return obj["spec"].get("nodeName"), is_terminal(obj), "deletionTimestamp" in obj["metadata"]
+        return obj["spec"].get("nodeName"), is_terminal(obj), is_gated(obj), "deletionTimestamp" in obj["metadata"]
     if kind == NODES:
         return obj.get("spec"), _labels(obj), allocatable(obj)
     return obj

@@ -146,6 +146,55 @@ async def test_a_binding_puts_the_pod_on_its_node_once(web: Web, path: str) -> N
     assert (await web.server.get(PODS, "train", "default"))["spec"]["nodeName"] == "node-a"
 
 
+async def test_binding_needs_no_node_and_adds_annotations(web: Web) -> None:
+    await run_pod(web)
+    body = {"metadata": {"name": "train", "annotations": {"a": "b"}}, "target": {"name": "none"}}
+    assert (await web.call("POST", f"{PATH}/binding", json=body))[0] == 201
+    pod = await web.server.get(PODS, "train", "default")
+    assert (pod["spec"]["nodeName"], pod["metadata"]["annotations"]) == ("none", {"a": "b"})
+
+
+@pytest.mark.parametrize(
+    ("metadata", "target", "code"),
+    [
+        ({"name": "train", "uid": "other"}, {"name": "node-a"}, 409),
+        ({"name": "other"}, {"name": "node-a"}, 400),
+        ({"name": "train"}, {"kind": "Pod", "name": "node-a"}, 500),
+        ({"name": "train"}, {}, 500),
+    ],
+)
+async def test_wrong_binding_is_rejected(web: Web, metadata: Object, target: Object, code: int) -> None:
+    await run_pod(web)
+    body = {"metadata": metadata, "target": target}
+    assert (await web.call("POST", f"{PATH}/binding", json=body))[0] == code
+
+
+async def test_terminating_pod_is_not_bound(web: Web) -> None:
+    metadata = {"name": "train", "namespace": "default", "finalizers": ["example.com/held"]}
+    await web.server.create(PODS, {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "a"}]}})
+    await web.server.delete(PODS, "train", "default")
+    body = {"metadata": {"name": "train"}, "target": {"name": "node-a"}}
+    code, answer = await web.call("POST", f"{PATH}/binding", json=body)
+    assert (code, "is being deleted" in answer["message"]) == (409, True)
+
+
+async def test_gated_pod_is_bound_after_the_removal_of_its_gates(web: Web) -> None:
+    spec = {"containers": [{"name": "main", "image": "a"}], "schedulingGates": [{"name": "example.com/quota"}]}
+    body = {"metadata": {"name": "train", "namespace": "default"}, "spec": spec}
+    pod = await web.server.create(PODS, body)
+    assert [one["reason"] for one in pod["status"]["conditions"]] == ["SchedulingGated"]
+    merge: Object = {"headers": {"Content-Type": "application/merge-patch+json"}}
+    binding = {"metadata": {"name": "train"}, "target": {"name": "node-a"}}
+    other = {"spec": {"schedulingGates": [{"name": "example.com/other"}]}}
+    codes = [
+        (await web.call("POST", f"{PATH}/binding", json=binding))[0],
+        (await web.call("PATCH", PATH, json=other, **merge))[0],
+        (await web.call("PATCH", PATH, json={"spec": {"schedulingGates": None}}, **merge))[0],
+        (await web.call("POST", f"{PATH}/binding", json=binding))[0],
+    ]
+    assert codes == [409, 422, 200, 201]
+
+
 @pytest.mark.parametrize(
     ("path", "spec", "status"),
     [
