@@ -7,6 +7,7 @@ from drahealth.suites.api_answers.request import APPLY, JSON_PATCH, MERGE, STRAT
 
 PODS, NODES = "/api/v1/namespaces/$NS/pods", "/api/v1/nodes"
 CONFIG, CLAIMS = "/api/v1/namespaces/$NS/configmaps", "/apis/resource.k8s.io/v1/namespaces/$NS/resourceclaims"
+SECRETS = "/api/v1/namespaces/$NS/secrets"
 NAMESPACES, EVENTS = "/api/v1/namespaces", "/apis/events.k8s.io/v1/namespaces/$NS/events"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/$NS.example.com/v1/namespaces/$NS/widgets"
@@ -584,6 +585,40 @@ _FORMS = Scenario(
     ],
 )
 
+_OWNER: Object = {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "1"}
+_VALIDATION = Scenario(
+    "validation",
+    [
+        *(
+            _create(label, CONFIG, config("wrong", ownerReferences=references))
+            for label, references in (
+                ("owner-without-uid", [{**_OWNER, "uid": ""}]),
+                ("owner-without-version", [{**_OWNER, "apiVersion": ""}]),
+                ("owner-without-name", [{**_OWNER, "name": ""}]),
+                ("owner-is-an-event", [{**_OWNER, "kind": "Event"}]),
+                ("two-controllers", [{**_OWNER, "controller": True}, {**_OWNER, "controller": True, "uid": "2"}]),
+            )
+        ),
+        _create("unqualified-finalizer", CONFIG, config("wrong", finalizers=["held"])),
+        _create("both-finalizers", CONFIG, config("wrong", finalizers=["orphan", "foregroundDeletion"])),
+        _create("config-key", CONFIG, config("wrong", {"a b": "c"})),
+        _create("config-key-twice", CONFIG, {**config("wrong", {"a": "c"}), "binaryData": {"a": "YQ=="}}),
+        _create("secret-key", SECRETS, {"metadata": {"name": "wrong"}, "data": {"a b": "YQ=="}}),
+        _create("frozen", CONFIG, {**config("frozen", {"a": "b"}), "immutable": True}),
+        _patch("frozen-data", f"{CONFIG}/frozen", {"data": {"a": "c"}}),
+        _patch("frozen-no-more", f"{CONFIG}/frozen", {"immutable": False}),
+        _patch("frozen-label", f"{CONFIG}/frozen", {"metadata": {"labels": {"a": "b"}}}),
+        _create("secret", SECRETS, {"metadata": {"name": "a"}, "data": {"a": "YQ=="}, "immutable": True}),
+        _patch("secret-data", f"{SECRETS}/a", {"data": {"a": "Yg=="}}),
+        _patch("secret-type", f"{SECRETS}/a", {"type": "example.com/other"}),
+        _create(
+            "budget-negative",
+            "/apis/policy/v1/namespaces/$NS/poddisruptionbudgets",
+            {"metadata": {"name": "a"}, "spec": {"minAvailable": -1}},
+        ),
+    ],
+)
+
 _EVENTS_API = Scenario(
     "events-api",
     [
@@ -742,6 +777,6 @@ SCENARIOS = (
         _FORMS,
         _EVENTS_API,
     ),
-    *(_EVENTS_API, _APPLY, _CUSTOM, _NODES),
+    *(_VALIDATION, _EVENTS_API, _APPLY, _CUSTOM, _NODES),
 )
 """The scenarios besides those of every kind (`kinds.matrix`)."""

@@ -1,11 +1,11 @@
-"""Validates the metadata of objects: names, labels, annotations and finalizers. Pure.
+"""Validates the metadata of objects: names, labels, annotations, owners and finalizers. Pure.
 
 Source: k8s.io/apimachinery, `pkg/api/validation/objectmeta.go` and `pkg/util/validation`.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,7 @@ _VALUE = _Rule(
     f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_ENDS}",
     ("MyValue", "my_value", "12345"),
 )
+_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _ANNOTATIONS_LIMIT = 256 * 1024
 
 
@@ -83,9 +84,36 @@ def metadata_errors(kind: Kind, metadata: Object) -> list[FieldError]:
         errors += [refusals.invalid_value("metadata.annotations", key, why) for why in _key_errors(key.lower())]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT:
         errors.append(refusals.too_long("metadata.annotations", _ANNOTATIONS_LIMIT))
-    for finalizer in metadata.get("finalizers") or ():
-        errors += [refusals.invalid_value("metadata.finalizers", finalizer, why) for why in _key_errors(str(finalizer))]
-    return errors
+    return [*errors, *_owner_errors(metadata.get("ownerReferences") or ()), *_finalizer_errors(metadata)]
+
+
+def _finalizer_errors(metadata: Object) -> Iterator[FieldError]:
+    finalizers = metadata.get("finalizers") or ()
+    for index, finalizer in enumerate(finalizers):
+        errors = list(_key_errors(str(finalizer)))
+        yield from (refusals.invalid_value("metadata.finalizers", finalizer, why) for why in errors)
+        if not errors and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            yield refusals.invalid_value(f"metadata.finalizers[{index}]", finalizer, why)
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        why = "finalizer orphan and foregroundDeletion cannot be both set"
+        yield refusals.invalid_value("metadata.finalizers", list(finalizers), why)
+
+
+def _owner_errors(references: Sequence[Object]) -> Iterator[FieldError]:
+    at = "metadata.ownerReferences"
+    for index, reference in enumerate(references):
+        for key in ("apiVersion", "kind", "name", "uid"):
+            if not reference.get(key):
+                yield refusals.required_value(f"{at}[{index}].{key}", "must not be empty")
+        if (reference.get("apiVersion"), reference.get("kind")) == ("v1", "Event"):
+            why = "/v1, Kind=Event is disallowed from being an owner"
+            yield refusals.invalid_value(f"{at}[{index}]", dict(reference), why)
+    controllers = [f"{one.get('kind')}/{one.get('name')}" for one in references if one.get("controller")]
+    if len(controllers) > 1:
+        found = f'Found "true" in references for {controllers[0]} and {controllers[1]}'
+        why = f"Only one reference can have Controller set to true. {found}"
+        yield refusals.invalid_value(at, [dict(one) for one in references], why)
 
 
 def new_finalizer_errors(metadata: Object, old: Object) -> list[FieldError]:

@@ -6,6 +6,7 @@ from typing import Any
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, EVENTS, PODS, REPLICA_SETS, SLICES, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.claim_names import claim_name_errors
+from drahealth.fakes.cluster.api_server.data_validation import data_errors
 from drahealth.fakes.cluster.api_server.refusals import FieldError
 from drahealth.fakes.cluster.other_kinds import BUDGETS, CRDS
 from drahealth.proto.extended_resources import is_extended_resource
@@ -44,6 +45,7 @@ def validate_spec(kind: Kind, obj: Object) -> None:
             errors += claim_name_errors(obj["spec"]["template"]["spec"], "spec.template.spec")
     if kind == BUDGETS:
         errors += _budget_errors(obj.get("spec", {}))
+    errors += data_errors(kind, obj)
     if kind == CRDS and not errors:
         errors += _definition_errors(obj)
     if errors:
@@ -61,6 +63,9 @@ def _set_errors(spec: Object) -> Iterator[FieldError]:
 def _budget_errors(spec: Object) -> Iterator[FieldError]:
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
         yield refusals.invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")
+    for key in ("minAvailable", "maxUnavailable"):
+        if isinstance(amount := spec.get(key), int) and amount < 0:
+            yield refusals.invalid_value(f"spec.{key}", amount, "must be greater than or equal to 0")
 
 
 def _definition_errors(definition: Object) -> Iterator[FieldError]:

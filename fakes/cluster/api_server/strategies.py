@@ -23,6 +23,7 @@ from drahealth.fakes.cluster.api import (
 )
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.bindings import new_gate_errors, with_gated_condition
+from drahealth.fakes.cluster.api_server.data_validation import frozen_errors
 from drahealth.fakes.cluster.api_server.defaults import qos_class, with_defaults
 from drahealth.fakes.cluster.api_server.metadata_validation import metadata_errors, new_finalizer_errors
 from drahealth.fakes.cluster.api_server.refusals import FieldError
@@ -231,6 +232,8 @@ def _with_defaults(kind: Kind, obj: Object) -> Object:
 def _check_immutable(kind: Kind, new: Object, old: Object) -> None:
     name = old["metadata"]["name"]
     if kind == PODS and (errors := _pod_errors(new["spec"], old["spec"])):
+        raise refusals.invalid(kind, name, errors)
+    if errors := list(frozen_errors(kind, new, old)):
         raise refusals.invalid(kind, name, errors)
     if kind == CLAIMS and new.get("spec") != old.get("spec"):
         raise refusals.invalid(kind, name, [refusals.invalid_value("spec", new.get("spec"), "field is immutable")])

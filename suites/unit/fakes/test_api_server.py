@@ -12,7 +12,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.storage import HISTORY
 
 POD: Object = {"metadata": {"name": "train", "namespace": "default"}, "spec": {"containers": [{"name": "main"}]}}
-CLAIM: Object = {"metadata": {"name": "gpu", "namespace": "other", "finalizers": ["held"]}, "spec": {}}
+CLAIM: Object = {"metadata": {"name": "gpu", "namespace": "other", "finalizers": ["example.com/held"]}, "spec": {}}
 
 
 async def test_callers_have_copies_of_their_own() -> None:
