@@ -586,6 +586,15 @@ _FORMS = Scenario(
 )
 
 _OWNER: Object = {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "1"}
+_EXACTLY: Object = {"deviceClassName": "gpu.example.com"}
+_RESERVED: list[Object] = [{"resource": "pods", "name": "p", "uid": "1"}]
+
+
+def _allocation(device: str) -> Object:
+    result = {"request": "a", "driver": "gpu.example.com", "pool": "node-a", "device": device}
+    return {"devices": {"results": [result]}}
+
+
 _VALIDATION = Scenario(
     "validation",
     [
@@ -611,6 +620,39 @@ _VALIDATION = Scenario(
         _create("secret", SECRETS, {"metadata": {"name": "a"}, "data": {"a": "YQ=="}, "immutable": True}),
         _patch("secret-data", f"{SECRETS}/a", {"data": {"a": "Yg=="}}),
         _patch("secret-type", f"{SECRETS}/a", {"type": "example.com/other"}),
+        *(
+            _create(
+                label,
+                CLAIMS,
+                {
+                    "apiVersion": "resource.k8s.io/v1",
+                    "metadata": {"name": "wrong"},
+                    "spec": {"devices": {"requests": requests}},
+                },
+            )
+            for label, requests in (
+                ("request-twice", [{"name": "a", "exactly": _EXACTLY}, {"name": "a", "exactly": _EXACTLY}]),
+                ("request-without-class", [{"name": "a", "exactly": {}}]),
+                ("request-without-source", [{"name": "a"}]),
+                ("request-mode", [{"name": "a", "exactly": {**_EXACTLY, "allocationMode": "Some"}}]),
+                ("request-count", [{"name": "a", "exactly": {**_EXACTLY, "count": -1}}]),
+            )
+        ),
+        _create(
+            "claim",
+            CLAIMS,
+            {"metadata": {"name": "a"}, "spec": {"devices": {"requests": [{"name": "a", "exactly": _EXACTLY}]}}},
+        ),
+        _patch("reserve-early", f"{CLAIMS}/a/status", {"status": {"reservedFor": _RESERVED}}),
+        _patch("allocate", f"{CLAIMS}/a/status", {"status": {"allocation": _allocation("one")}}),
+        _patch("reserve", f"{CLAIMS}/a/status", {"status": {"reservedFor": _RESERVED}}),
+        _patch("allocate-other", f"{CLAIMS}/a/status", {"status": {"allocation": _allocation("two")}}),
+        _patch("deallocate-early", f"{CLAIMS}/a/status", {"status": {"allocation": None}}),
+        _patch("release", f"{CLAIMS}/a/status", {"status": None}),
+        _create("page-a", CONFIG, config("page-a")),
+        _create("page-b", CONFIG, config("page-b")),
+        _get("page-at-0", f"{CONFIG}?limit=1&resourceVersion=0"),
+        Request("put-at-0", "PUT", f"{CONFIG}/page-a", config("page-a", {"a": "b"}, resourceVersion="0")),
         _create(
             "budget-negative",
             "/apis/policy/v1/namespaces/$NS/poddisruptionbudgets",

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from drahealth.fakes.cluster.api import Kind
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.refusals import FieldError
 
@@ -30,6 +31,11 @@ class ListOptions:
     bookmarks: bool = False
     initial_events: bool = False
     """The watch begins with the existing objects, and a bookmark after them."""
+
+    def page_limit(self, kind: Kind) -> int:
+        """The limit of a page. The watch cache, which answers at revision 0, ignores it; Events have no cache."""
+        is_cached = self.revision == "0" and self.start is None and kind.kind != "Event"
+        return 0 if is_cached else self.limit
 
 
 @dataclass(frozen=True, slots=True)

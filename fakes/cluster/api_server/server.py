@@ -171,7 +171,7 @@ class ApiServer:
         if options.start is None and not options.exact:
             revision = self._storage.revision
         objects = self._storage.objects_at(kind, namespace, revision)
-        found = page_of(objects, revision, options.start, options.limit, matches)
+        found = page_of(objects, revision, options.start, options.page_limit(kind), matches)
         return replace(found, objects=[self._served(kind, obj) for obj in found.objects])
 
     async def replace(self, kind: Kind, obj: Object) -> Object:
@@ -337,9 +337,9 @@ class ApiServer:
         old = self._stored(kind, metadata.get("name", ""), strategies.namespace_of(kind, obj))
         if metadata.get("uid") not in (None, "", old["metadata"]["uid"]):
             raise refusals.other_object(kind, old, str(metadata["uid"]))
-        if not metadata.get("resourceVersion") and strategies.needs_revision(kind):
+        if metadata.get("resourceVersion") in (None, "", "0") and strategies.needs_revision(kind):
             raise refusals.unconditional(kind, metadata["name"])
-        if metadata.get("resourceVersion") not in (None, "", old["metadata"]["resourceVersion"]):
+        if metadata.get("resourceVersion") not in (None, "", "0", old["metadata"]["resourceVersion"]):
             raise refusals.stale(kind, metadata["name"])
         return old, copied(obj)
 

@@ -6,6 +6,7 @@ from typing import Any
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, EVENTS, PODS, REPLICA_SETS, SLICES, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.claim_names import claim_name_errors
+from drahealth.fakes.cluster.api_server.claim_validation import request_errors
 from drahealth.fakes.cluster.api_server.data_validation import data_errors
 from drahealth.fakes.cluster.api_server.refusals import FieldError
 from drahealth.fakes.cluster.other_kinds import BUDGETS, CRDS
@@ -35,6 +36,9 @@ def validate_spec(kind: Kind, obj: Object) -> None:
         errors += _gate_errors(obj.get("spec", {}))
         if not errors:
             errors += claim_name_errors(obj.get("spec", {}), "spec")
+    if kind in (CLAIMS, CLAIM_TEMPLATES) and not errors:
+        at, spec = ("spec", obj.get("spec")) if kind == CLAIMS else ("spec.spec", (obj.get("spec") or {}).get("spec"))
+        errors += request_errors(spec or {}, at)
     if kind == EVENTS:
         about = (obj.get("involvedObject") or {}).get("namespace")
         if about and about != obj["metadata"].get("namespace"):

@@ -23,6 +23,7 @@ from drahealth.fakes.cluster.api import (
 )
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.bindings import new_gate_errors, with_gated_condition
+from drahealth.fakes.cluster.api_server.claim_validation import status_errors
 from drahealth.fakes.cluster.api_server.data_validation import frozen_errors
 from drahealth.fakes.cluster.api_server.defaults import qos_class, with_defaults
 from drahealth.fakes.cluster.api_server.metadata_validation import metadata_errors, new_finalizer_errors
@@ -127,6 +128,8 @@ def updated(kind: Kind, obj: Object, old: Object) -> Object:
 def status_updated(kind: Kind, obj: Object, old: Object) -> Object:
     """`old` with the status of `obj`, and its record of apply patches. Some kinds also take labels and annotations."""
     metadata = old["metadata"]
+    if kind == CLAIMS and (errors := list(status_errors(obj.get("status") or {}, old.get("status") or {}))):
+        raise refusals.invalid(kind, metadata["name"], errors)
     if kind in _METADATA_WITH_STATUS:
         kept = {key: metadata[key] for key in (*_SERVER_FIELDS, "ownerReferences") if key in metadata}
         metadata = _checked_metadata(kind, {**obj["metadata"], **kept}, [])

@@ -18,7 +18,7 @@ CLAIM: Object = {
     "apiVersion": "resource.k8s.io/v1",
     "kind": "ResourceClaim",
     "metadata": {"name": "gpu", "namespace": "default", "resourceVersion": "5"},
-    "spec": {"devices": {"requests": [{"name": "gpu"}]}},
+    "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}},
     "status": {"reservedFor": [{"uid": "1"}], "allocation": {"nodeSelector": {"a": 1}}},
 }
 IDENTITY = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "gpu"}}

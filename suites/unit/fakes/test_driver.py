@@ -192,7 +192,8 @@ async def test_device_that_another_claim_holds_is_refused(rig: Rig, result: dict
     first = (await rig.claim("gpu-0"))["metadata"]
     second = await rig.claim("gpu-0", name="second")
     second["status"]["allocation"]["devices"]["results"][0].update(result)
-    await rig.api.replace_status(CLAIMS, second)
+    freed = await rig.api.replace_status(CLAIMS, {**second, "status": {}})  # an allocation does not change in place
+    await rig.api.replace_status(CLAIMS, {**freed, "status": second["status"]})
     for claim in (first, second["metadata"]):
         wanted = {"namespace": "default", "name": claim["name"], "uid": claim["uid"]}
         answer = (await rig.call(PREPARE["v1.DRAPlugin"], claims=[wanted])).claims[claim["uid"]]
