@@ -806,19 +806,7 @@ _CUSTOM = Scenario(
 _NODES = Scenario("nodes", [_create("create", NODES, {"metadata": {"name": "$NS"}}), _delete("delete", f"{NODES}/$NS")])
 
 SCENARIOS = (
-    *(
-        _GRACE,
-        _PATCHES,
-        _UPDATES,
-        _NAMESPACES,
-        _OWNERS,
-        _SUBRESOURCES,
-        _BINDINGS,
-        _PAGES,
-        _WATCHES,
-        _FORMS,
-        _EVENTS_API,
-    ),
+    *(_GRACE, _PATCHES, _UPDATES, _NAMESPACES, _OWNERS, _SUBRESOURCES, _BINDINGS, _PAGES, _WATCHES, _FORMS),
     *(_VALIDATION, _EVENTS_API, _APPLY, _CUSTOM, _NODES),
 )
 """The scenarios besides those of every kind (`kinds.matrix`)."""

@@ -274,6 +274,9 @@ def test_events_of_both_groups_are_the_same_objects(cluster: Cluster) -> None:
         "reason": "Checked",
         "message": "done",
         "eventTime": "2026-11-24T12:00:00.000001Z",
+        "action": "Check",  # required with eventTime, as are the fields of the reporter
+        "reportingComponent": "example.com/test",
+        "reportingInstance": "test-1",
     }
     cluster.core.create_namespaced_event(cluster.namespace, {**body, "type": "Normal"})
     events = client.EventsV1Api(cluster.client).list_namespaced_event(
