@@ -346,18 +346,13 @@ _OWNERS = Scenario(
         _get("gone-dependent-of-two", f"{CONFIG}/of-two", until=404),
         _create("background", CONFIG, config("background")),
         _create(
-            "dependent-held",
+            "dependent-background",
             CONFIG,
-            config(
-                "held",
-                finalizers=["example.com/a"],
-                ownerReferences=_owned("background", "ConfigMap", "background"),
-            ),
+            config("of-background", ownerReferences=_owned("background", "ConfigMap", "background")),
         ),
         _delete("delete-background", f"{CONFIG}/background?propagationPolicy=Background"),
         _get("gone-background", f"{CONFIG}/background", until=404),
-        _patch("release-held", f"{CONFIG}/held", {"metadata": {"finalizers": None}}),
-        _get("gone-held", f"{CONFIG}/held", until=404),
+        _get("gone-dependent-background", f"{CONFIG}/of-background", until=404),
     ],
 )
 
