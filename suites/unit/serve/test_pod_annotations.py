@@ -123,8 +123,9 @@ async def test_annotation_health_ends_when_the_pod_is_deleted(world: World) -> N
 async def test_allocated_device_of_an_old_pool_is_ignored(world: World) -> None:
     claim = await world.claim("gpu-0")
     gone = {"request": "gpu", "driver": DRIVER, "pool": "older", "device": "gpu-0"}
-    claim["status"]["allocation"]["devices"]["results"].append(gone)
-    await world.rig.api.replace_status(CLAIMS, claim)
+    results = [*claim["status"]["allocation"]["devices"]["results"], gone]
+    claim = await world.rig.api.replace_status(CLAIMS, {**claim, "status": {}})  # an allocation cannot change in place
+    await world.rig.api.replace_status(CLAIMS, {**claim, "status": {"allocation": {"devices": {"results": results}}}})
     await world.rig.api.create(PODS, pod(gpu_0="unhealthy"))
     await world.shows("Unhealthy", f"set Unhealthy by annotation {KEY} of pod default/job")
 
