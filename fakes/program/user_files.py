@@ -97,7 +97,7 @@ def documents(text: str | bytes, source: str) -> Iterator[Document]:
     except MarkedYAMLError as error:
         mark = error.problem_mark
         raise FileError(source, [Problem(mark.line + 1 if mark else 1, "", f"invalid YAML: {error.problem}")]) from None
-    except (YAMLError, ValueError, RecursionError, AttributeError, TypeError, KeyError) as error:
+    except (YAMLError, ValueError, RecursionError, AttributeError, TypeError, LookupError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise FileError(source, [Problem(1, "", f"invalid YAML: {first}")]) from None
 
