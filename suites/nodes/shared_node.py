@@ -56,6 +56,11 @@ class SharedNode(Node):
         self._is_kept = True
 
     @property
+    def is_kept(self) -> bool:
+        """Whether the namespace and its drivers stay at the end."""
+        return self._is_kept
+
+    @property
     def _annotations(self) -> Mapping[str, str]:
         return {PROCESS: json.dumps(astuple(ProcessIdentity.own()))}
 

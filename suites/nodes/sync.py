@@ -5,10 +5,12 @@ theirs, with the same arguments, so each is written once.
 """
 
 import functools
+import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
+from traceback import walk_tb
+from types import FrameType, TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -36,6 +38,9 @@ from drahealth.suites.nodes.shared_node import SharedNode
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_LIBRARIES = {*sys.stdlib_module_names, "aiohttp", "anyio", "drahealth", "tenacity"}
+"""The packages in whose frames an error is no error of the user's code."""
 
 
 class _Sync(Protocol):
@@ -74,13 +79,22 @@ class _Waits(Generic[P, T]):
 
 
 def _call(portal: BlockingPortal, method: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Runs the method in the loop of the portal. Its error has the frames of the caller, not those of the loop."""
+    """Runs the method in the loop of the portal. Its error has the frames of the caller, not those of the loop.
+
+    An error of the user's own code, such as the condition of `wait_until`, keeps all frames.
+    """
     __tracebackhide__ = True  # pytest then shows the line of the test
     try:
         result: T = portal.call(method)
     except (HarnessError, ControlFailed, ApiError, TimeoutError, ValueError) as error:
+        if any(_is_of_user(frame) for frame, _ in walk_tb(error.__traceback__)):
+            raise
         raise error.with_traceback(None) from error.__cause__
     return result
+
+
+def _is_of_user(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] not in _LIBRARIES
 
 
 class SyncPod:

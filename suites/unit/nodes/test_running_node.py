@@ -107,6 +107,17 @@ def test_fails(drahealth_async_node, drahealth_async_driver):
 
     asyncio.run(story())
 """
+ASYNC_FAILING_LATER = """
+import asyncio
+
+def test_fails(drahealth_async_node):
+    async def story():
+        async with drahealth_async_node:
+            pass
+
+    asyncio.run(story())
+    raise AssertionError
+"""
 
 
 async def namespaces() -> list[str]:
@@ -125,10 +136,11 @@ async def namespaces() -> list[str]:
     [
         (FAILING, ("--drahealth-keep",), 1),
         (ASYNC_FAILING, ("--drahealth-keep=failed",), 1),
+        (ASYNC_FAILING_LATER, ("--drahealth-keep=failed",), 0),
         (FAILING, ("--drahealth-keep=never",), 0),
         (FAILING, (), 0),
     ],
-    ids=["failed", "failed, with asyncio", "never", "default"],
+    ids=["failed", "failed, with asyncio", "failed after the end", "never", "default"],
 )
 async def test_failed_test_keeps_its_namespace(
     pytester: pytest.Pytester, test: str, options: tuple[str, ...], kept: int
@@ -146,6 +158,22 @@ def test_failed_test_shows_its_own_line(pytester: pytest.Pytester) -> None:
     run = pytester.runpytest_subprocess("--drahealth-node=drahealth")
     run.stdout.no_fnmatch_line("*anyio/from_thread.py*")
     run.stdout.fnmatch_lines([">*pod.wait_for_health*"])
+
+
+CONDITION = """
+def test_fails(drahealth_node):
+    def shown(status):
+        raise ValueError("of the condition")
+
+    drahealth_node.run_pod_with_device().wait_until(shown, "shows it")
+"""
+
+
+@pytest.mark.usefixtures("state")
+def test_failed_condition_shows_its_own_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(CONDITION)
+    run = pytester.runpytest_subprocess("--drahealth-node=drahealth")
+    run.stdout.fnmatch_lines([">*raise ValueError*"])
 
 
 @pytest.mark.usefixtures("state")
