@@ -3,7 +3,10 @@
 import json
 import os
 import socket
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -53,6 +56,34 @@ def test_program_without_a_driver_never_conforms_and_leaves_no_process(tmp_path:
     found = json.loads(report.read_text())
     assert (done.returncode, found["verdict"]) in [(1, "fails"), (4, "incomplete")], done.stderr
     assert [one for one in environments() if mark.encode() in one] == []
+
+
+WRITES_ITS_FOLDER = """
+import pathlib, sys, time
+pathlib.Path(sys.argv[1]).write_text(sys.argv[2])
+time.sleep(600)
+"""
+
+
+def test_killed_check_leaves_no_folder_and_no_process(tmp_path: Path) -> None:
+    written, mark = tmp_path / "folder", f"mark-{os.getpid()}-{tmp_path.name}"
+    driver = [sys.executable, "-c", WRITES_ITS_FOLDER, str(written), "{kubelet_dir}"]
+    words = [sys.executable, "-m", "drahealth", "check", f"--env=MARK={mark}", "--", *driver]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as check:
+        try:
+            until(lambda: written.exists() and written.read_text() != "")
+        finally:
+            check.kill()
+    folder = Path(written.read_text())
+    until(lambda: not folder.exists() and not folder.parent.exists())
+    until(lambda: not any(mark.encode() in one for one in environments()))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + command_process.PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_reason_of_a_driver_that_hangs_has_the_last_line_of_its_output(tmp_path: Path) -> None:
