@@ -19,6 +19,7 @@ from drahealth.fakes.inventory.devices import Inventory
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import StatusSeen
+from drahealth.suites.nodes.device_supply import DeviceSupply, until_enough
 from drahealth.suites.nodes.node_target import LocalConfiguration, NodeTarget
 from drahealth.suites.nodes.pod import Pod
 from drahealth.suites.nodes.pod_statuses import PodStatuses
@@ -208,7 +209,7 @@ class Node:
         """Run a pod with one container that has this number of devices, and wait until it runs.
 
         `driver` is a fake, also that of a running node, the name of a DRA driver, or the name of an extended resource
-        (the one with a slash).
+        (the one with a slash). Raises TimeoutError if the Pod does not run, at once if the driver has too few devices.
         """
         owner, name = _owner(driver), self._pod_name()
         image = self._target.workload_image
@@ -216,12 +217,19 @@ class Node:
             pod = manifests.pod(self.namespace, name, {"main": ()}, {}, image, limits={owner: devices})
             return await self.run_pod(pod, timeout=timeout)
         await self._create_once(DEVICE_CLASSES, manifests.device_class(owner))
+        await until_enough(self.api, owner, self.name, devices, timeout)
         claim = manifests.claim(self.namespace, name, {"device": (owner, devices)})
         # The kubelets of some releases show only claims from templates; others only those whose names are alike.
         templates = self.profile.claims_shown == "listed"
         await self.create(manifests.template(claim) if templates else claim)
         pod = manifests.pod(self.namespace, name, {"main": [(name, None)]}, {name: name}, image, templates=templates)
-        return await self.run_pod(pod, timeout=timeout)
+        try:
+            return await self.run_pod(pod, timeout=timeout)
+        except TimeoutError as error:
+            supply = await DeviceSupply.of(self.api, owner, self.name)
+            if problem := supply.problem(devices):
+                raise TimeoutError(f"{error}; {problem}") from None
+            raise
 
     @property
     def statuses(self) -> list[StatusSeen]:

@@ -80,7 +80,7 @@ class Pod:
 
         limit = self._all.status_timeout if timeout is None else timeout
         if not await self._all.until(true, limit):
-            seen = format_event(self.status).strip() if self.status else "no status"
+            seen = format_event(self.status).strip(" :") if self.status else "no status"
             raise timed_out(f"pod {self.name} {expected}", limit, seen)
 
     async def exit(self, code: int = 0, *, container: str | None = None) -> None:

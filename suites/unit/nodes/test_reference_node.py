@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.fakes import SLICES, FakeDevicePlugin, FakeDriver, KubeClient
+from drahealth.fakes import PODS, SLICES, FakeDevicePlugin, FakeDriver, KubeClient
 from drahealth.proto import Health, ResourceHealth
 from drahealth.suites import ConfigurationError, Node, ReferenceNode
+from drahealth.suites.nodes.device_supply import until_enough
 from drahealth.suites.unit.expected_errors import api_error
 from drahealth.suites.unit.nodes.leftovers import leftovers
 
+DRIVER = "gpu.example.com"
 GPU = "gpu.example.com/node-a/gpu-0"
 POD = {"metadata": {"name": "demo"}, "spec": {"containers": [{"name": "main", "image": "example.com/image:1"}]}}
 
@@ -79,6 +81,37 @@ async def test_pod_that_cannot_be_scheduled_is_a_timeout() -> None:
     async with ReferenceNode() as node:
         with pytest.raises(TimeoutError, match="is running"):
             await node.run_pod_with_device("absent.example.com", timeout=0.1)
+
+
+async def test_pod_that_needs_more_devices_than_the_driver_has_is_an_error_with_a_hint() -> None:
+    async with ReferenceNode() as node:
+        driver = await node.add_driver(["gpu-0"])
+        with pytest.raises(
+            TimeoutError, match=r"has 1 device on.* needs 3.*add_driver\(\['gpu-0', 'gpu-1', 'gpu-2'\]\)"
+        ):
+            await asyncio.wait_for(node.run_pod_with_device(driver, 3), 10)
+        assert await node.api.list(PODS) == []
+        await node.run_pod_with_device(driver)
+        with pytest.raises(TimeoutError, match=r"Pending \([^)]*\); driver .* other claims have 1"):
+            await node.run_pod_with_device(driver, timeout=0.1)
+
+
+async def test_pod_waits_for_devices_that_the_driver_publishes() -> None:
+    async with ReferenceNode() as node:
+        spec = {
+            "driver": DRIVER,
+            "nodeName": node.name,
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+        }
+        made = await node.create({"kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec})
+        made["spec"]["devices"] = [{"name": "gpu-0"}]
+        made = await node.api.replace(SLICES, made)
+        waiting = asyncio.create_task(until_enough(node.api, DRIVER, node.name, 2, None))
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        made["spec"]["devices"].append({"name": "gpu-1"})
+        await node.api.replace(SLICES, made)
+        await waiting
 
 
 async def test_device_of_a_silent_driver_is_unknown_after_its_timeout() -> None:
