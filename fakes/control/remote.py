@@ -47,12 +47,14 @@ class ControlFailed(Exception):
 class RemoteHost:
     """A place where drivers are made: one session, over a connection that may be lost and made again.
 
-    `patience` is how many seconds a connection may be away; calls wait for it so long.
+    `patience` is how many seconds a connection may be away; calls wait for it so long. `gone` is the reason of calls
+    after that.
     """
 
-    def __init__(self, connect: Connect, *, patience: float = 0.0) -> None:
+    def __init__(self, connect: Connect, *, patience: float = 0.0, gone: str = "") -> None:
         self._connect = connect
         self._patience = patience
+        self._gone = gone
         self._session = uuid.uuid4().hex
         self._numbers = count(1)
         self._last = 0
@@ -155,7 +157,7 @@ class RemoteHost:
 
     async def _live(self) -> None:
         """Keeps a connection, and takes what comes over it, until it cannot be had any more."""
-        why = _GONE
+        why = self._gone or _GONE
         patience = self._patience or _FAREWELL
         try:
             while True:
@@ -169,7 +171,7 @@ class RemoteHost:
         except MalformedLine as malformed:
             why = str(malformed)
         except OSError as error:
-            why = f"{_GONE}: {error}" if str(error) else _GONE
+            why = self._gone or (f"{_GONE}: {error}" if str(error) else _GONE)
         except Exception as error:  # whatever it is, who called is waiting for an answer
             why = str(error) or type(error).__name__
         finally:
@@ -231,7 +233,7 @@ class RemoteHost:
             if observe := self._observers.get(line.driver or 0):
                 observe(record)
         elif line.id is None:
-            self._fail(line.error or _GONE)
+            self._fail(line.error or self._gone or _GONE)
         elif (waiting := self._waiting.get(line.id)) and not waiting[1].done():
             if line.error is not None:
                 waiting[1].set_exception(ControlFailed(line.error))

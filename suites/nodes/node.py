@@ -19,6 +19,7 @@ from drahealth.fakes.inventory.devices import Inventory
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import StatusSeen
+from drahealth.suites.errors import HarnessError
 from drahealth.suites.nodes.device_supply import DeviceSupply, until_enough
 from drahealth.suites.nodes.node_target import LocalConfiguration, NodeTarget
 from drahealth.suites.nodes.pod import Pod
@@ -264,9 +265,21 @@ class Node:
         return f"pod-{next(self._numbers)}"
 
     async def _create(self, kind: Kind, obj: Object) -> Object:
-        created = await self.api.create(kind, obj)
+        try:
+            created = await self.api.create(kind, obj)
+        except ApiError as error:
+            if error.reason == "ServiceUnavailable":
+                self._check_runs()
+            raise
         self._created.append((kind, created))
         return created
+
+    def _check_runs(self) -> None:
+        """Raises HarnessError, with a hint, if the node has stopped."""
+        try:
+            self._target.check()
+        except HarnessError as stopped:
+            raise stopped from None  # without the error of the connection
 
     async def _create_once(self, kind: Kind, obj: Object) -> None:
         try:

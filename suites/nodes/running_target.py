@@ -50,7 +50,10 @@ class RunningTarget:
         async with AsyncExitStack() as stack:
             self._client = await KubeClient.from_kubeconfig(str(self._paths.kubeconfig))
             stack.push_async_callback(self._client.close)
-            self._drivers = RemoteHost(lambda: asyncio.open_unix_connection(str(folder.socket), limit=LINE_LIMIT))
+            self._drivers = RemoteHost(
+                lambda: asyncio.open_unix_connection(str(folder.socket), limit=LINE_LIMIT),
+                gone=f"node {self.node_name} has stopped; start it with `drahealth up --name {self.node_name}`",
+            )
             stack.push_async_callback(self._drivers.close)
             self._closing = stack.pop_all()
 

@@ -1,15 +1,20 @@
 """A node of `drahealth up` as a node for tests. Here it is the reference; `ci/step up` does it with a real kubelet."""
 
+import asyncio
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from drahealth.fakes import CLAIMS, PODS
-from drahealth.fakes.cluster.api import NAMESPACES
+from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, Kind
 from drahealth.suites import ConfigurationError, HarnessError, Pod, RunningNode
+from drahealth.suites.nodes.running_target import RunningTarget
+from drahealth.suites.nodes.shared_node import driver_name
+from drahealth.suites.targets.polling import poll
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.command_process import COMMAND
 
@@ -107,6 +112,41 @@ def test_fails(drahealth_async_node, drahealth_async_driver):
 
     asyncio.run(story())
 """
+KILLED = """
+import os, signal
+
+def test_killed(drahealth_node):
+    drahealth_node.run_pod_with_device()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.usefixtures("state")
+async def test_next_test_removes_what_a_killed_test_left(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(KILLED)
+    run = await asyncio.to_thread(pytester.runpytest_subprocess, "--drahealth-node=drahealth")
+    assert run.ret == -signal.SIGKILL
+    target = RunningTarget("drahealth")
+    await target.start()
+    try:
+        [left] = [name for name in await names(target, NAMESPACES) if name.startswith("test-killed-")]
+        driver = driver_name("gpu.example.com", left)
+        assert driver in await names(target, DEVICE_CLASSES)
+        async with RunningNode():
+            pass
+
+        async def gone() -> bool:
+            return left not in await names(target, NAMESPACES) and driver not in await names(target, DEVICE_CLASSES)
+
+        await asyncio.wait_for(poll(gone, 0.1), command_process.PATIENCE)
+    finally:
+        await target.stop()
+
+
+async def names(target: RunningTarget, kind: Kind) -> set[str]:
+    return {found["metadata"]["name"] for found in await target.api.list(kind)}
+
+
 ASYNC_FAILING_LATER = """
 import asyncio
 
@@ -123,8 +163,8 @@ def test_fails(drahealth_async_node):
 async def namespaces() -> list[str]:
     """Those of failed tests. They are deleted."""
     async with RunningNode() as node:
-        names = [found["metadata"]["name"] for found in await node.api.list(NAMESPACES)]
-        kept = [name for name in names if name.startswith("test-fails-")]
+        every = [found["metadata"]["name"] for found in await node.api.list(NAMESPACES)]
+        kept = [name for name in every if name.startswith("test-fails-")]
         for name in kept:
             await node.api.delete(NAMESPACES, name)
     return kept
@@ -147,9 +187,9 @@ async def test_failed_test_keeps_its_namespace(
 ) -> None:
     pytester.makepyfile(test)
     run = pytester.runpytest_subprocess("--drahealth-node=drahealth", *options)
-    names = await namespaces()
-    assert len(names) == kept
-    assert run.stdout.str().count(f"namespace {names[0]}," if names else "kept on node") == kept
+    found = await namespaces()
+    assert len(found) == kept
+    assert run.stdout.str().count(f"namespace {found[0]}," if found else "kept on node") == kept
 
 
 @pytest.mark.usefixtures("state")
@@ -211,15 +251,32 @@ def test_option_of_a_named_node_is_checked_before_the_run(
 STOPPED = """
 import subprocess, sys
 
-def test_node_stops(drahealth_node):
+import pytest
+
+@pytest.mark.parametrize("call", ["inject", "run_pod_with_device", "add_driver", "nothing"])
+def test_node_stops(drahealth_node, call):
+    drahealth_node.driver
     subprocess.run([sys.executable, "-m", "drahealth", "down", "--name", "short"], check=True)
+    if call == "inject":
+        drahealth_node.driver.inject("xid/48", "gpu-0")
+    elif call != "nothing":
+        getattr(drahealth_node, call)()
 """
 
 
 @pytest.mark.usefixtures("state")
-def test_node_that_stops_during_a_test_is_named(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize(
+    ("call", "errors"),
+    [
+        ("nothing", []),
+        ("inject", ["E *ControlFailed: inject: node short has stopped; start it with `drahealth up --name short`"]),
+        ("add_driver", ["E *Error: there is no node short (nodes: drahealth); `drahealth up --name short` creates it"]),
+        ("run_pod_with_device", ["E *Error: there is no node short (nodes: drahealth)*"]),
+    ],
+)
+def test_node_that_stops_during_a_test_is_named(pytester: pytest.Pytester, call: str, errors: list[str]) -> None:
     assert command_process.run(COMMAND, "up", "--reference", "--name", "short").returncode == 0
     pytester.makepyfile(STOPPED)
-    run = pytester.runpytest_subprocess("--drahealth-node=short")
-    run.stdout.fnmatch_lines(["there is no node short (nodes: drahealth)*"])
+    run = pytester.runpytest_subprocess("--drahealth-node=short", "-k", call)
+    run.stdout.fnmatch_lines_random(["there is no node short (nodes: drahealth)*", *errors])
     run.stdout.no_fnmatch_line("*During handling*")
