@@ -45,6 +45,16 @@ def planned(given: UpOptions, earlier: NodeState | None) -> NodeState:
     return NodeState(kubernetes, dict(gates))
 
 
+def note_on_default(name: str, state: NodeState, given: UpOptions) -> str:
+    """What a new node runs, if this node runs something else and no option asked for it; empty otherwise."""
+    if given.reference or given.kubernetes is not None or state.kubernetes == DEFAULT_VERSION:
+        return ""
+    return (
+        f"note: node {name} runs {state.title}; a new node runs Kubernetes {DEFAULT_VERSION}. To get one, run "
+        f"`drahealth down --name {name}` first, or pass another --name"
+    )
+
+
 def _same(given: UpOptions, earlier: NodeState) -> str:
     wanted = earlier.kubernetes if given.kubernetes is None else parse_version(given.kubernetes, _minor_of(earlier))
     if wanted == earlier.kubernetes and not (given.reference and not earlier.reference):

@@ -97,6 +97,7 @@ def test_up_of_a_running_node_prints_the_same_commands(nodes: Path, tmp_path: Pa
         done = run(COMMAND, "up", *words)
         assert (done.returncode, done.stdout.splitlines()[1:]) == (0, first[1:])
         assert done.stdout.startswith("node drahealth is already Ready: the reference")
+        assert ("a new node runs Kubernetes" in done.stderr) == ("--reference" not in words)
     assert process_of() == pid
 
 
@@ -138,7 +139,9 @@ def test_a_killed_node_starts_again_with_its_inventory(nodes: Path, tmp_path: Pa
     file.write_text("format: inventory/v1\ndevices: [{name: board, count: 1}]\n")
     up("-f", str(file))
     kill(process_of())
-    assert run(COMMAND, "up").stdout.splitlines()[3] == "drahealth ctl inject xid/48 board"
+    again = run(COMMAND, "up")
+    assert again.stdout.splitlines()[3] == "drahealth ctl inject xid/48 board"
+    assert "note: node drahealth runs the reference" in again.stderr
 
 
 def test_down_removes_a_killed_node(nodes: Path) -> None:
