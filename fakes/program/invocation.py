@@ -28,7 +28,9 @@ def command_name() -> str:
     """What starts this command in the shell of the user: drahealth, ci/drahealth, or python -m drahealth."""
     path = Path(sys.argv[0])
     if path.name == _MODULE and "-m" in sys.orig_argv:
-        return shlex.join([*sys.orig_argv[:1], *_module(sys.orig_argv)])
+        module = _module(sys.orig_argv)
+        ours = module[-1].partition(".")[0] == _NAME
+        return shlex.join([*sys.orig_argv[:1], *module]) if ours else _NAME
     if path.name != _NAME:
         return _NAME  # another program, such as pytest
     found = shutil.which(_NAME)

@@ -34,6 +34,7 @@ def script(path: Path) -> Path:
         ("{tmp}/bin/drahealth", ["/p/python", "{tmp}/bin/drahealth"], "drahealth"),
         ("/l/drahealth/__main__.py", ["/p/python", "-m", "drahealth", "run"], "/p/python -m drahealth"),
         ("/l/pytest", ["/p/python", "/l/pytest"], "drahealth"),
+        ("/l/pytest/__main__.py", ["/p/python", "-m", "pytest", "a.py"], "drahealth"),
         ("/gone/drahealth", ["/p/python", "/gone/drahealth"], "drahealth"),
     ],
 )
