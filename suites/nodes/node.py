@@ -19,11 +19,10 @@ from drahealth.fakes.inventory.devices import Inventory
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import StatusSeen
-from drahealth.suites.errors import HarnessError
 from drahealth.suites.nodes.device_supply import DeviceSupply, until_enough
 from drahealth.suites.nodes.node_target import LocalConfiguration, NodeTarget
 from drahealth.suites.nodes.pod import Pod
-from drahealth.suites.nodes.pod_statuses import PodStatuses
+from drahealth.suites.nodes.pod_statuses import PodStatuses, naming_a_stopped_node
 from drahealth.suites.story import manifests
 from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.target import BELONGS
@@ -265,21 +264,10 @@ class Node:
         return f"pod-{next(self._numbers)}"
 
     async def _create(self, kind: Kind, obj: Object) -> Object:
-        try:
+        with naming_a_stopped_node(self._target):
             created = await self.api.create(kind, obj)
-        except ApiError as error:
-            if error.reason == "ServiceUnavailable":
-                self._check_runs()
-            raise
         self._created.append((kind, created))
         return created
-
-    def _check_runs(self) -> None:
-        """Raises HarnessError, with a hint, if the node has stopped."""
-        try:
-            self._target.check()
-        except HarnessError as stopped:
-            raise stopped from None  # without the error of the connection
 
     async def _create_once(self, kind: Kind, obj: Object) -> None:
         try:

@@ -7,7 +7,7 @@ from drahealth.fakes.cluster.api import PODS, Object
 from drahealth.proto.event_text import format_event
 from drahealth.proto.events import ContainerSeen, StatusSeen
 from drahealth.proto.values import Health, ResourceHealth
-from drahealth.suites.nodes.pod_statuses import PodStatuses, timed_out
+from drahealth.suites.nodes.pod_statuses import PodStatuses, naming_a_stopped_node, timed_out
 
 
 class Pod:
@@ -91,7 +91,8 @@ class Pod:
 
     async def delete(self, *, timeout: float | None = None) -> None:
         """Delete the pod and wait until it is gone. Its drivers must run. Raises TimeoutError, ApiError."""
-        await self._all.target.api.delete(PODS, self.name, self.namespace)
+        with naming_a_stopped_node(self._all.target):
+            await self._all.target.api.delete(PODS, self.name, self.namespace)
         await self.wait_deleted(timeout=timeout)
 
     async def wait_deleted(self, *, timeout: float | None = None) -> None:
@@ -105,7 +106,8 @@ class Pod:
 
     async def object(self) -> Object:
         """The Pod object as the API server has it now. Raises ApiError."""
-        return await self._all.target.api.get(PODS, self.name, self.namespace)
+        with naming_a_stopped_node(self._all.target):
+            return await self._all.target.api.get(PODS, self.name, self.namespace)
 
 
 def _devices(status: StatusSeen) -> list[ResourceHealth]:

@@ -1,8 +1,11 @@
 """What an API client sees of the pods on a node, and waiting for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from drahealth.fakes.cluster.api import ApiError
 from drahealth.proto.events import StatusSeen
+from drahealth.suites.errors import HarnessError
 from drahealth.suites.nodes.node_target import NodeTarget
 from drahealth.suites.story.history import History
 from drahealth.suites.story.pod_watch import PodWatch
@@ -54,6 +57,20 @@ class PodStatuses:
             return True
         self.target.check()
         return False
+
+
+@contextmanager
+def naming_a_stopped_node(target: NodeTarget) -> Iterator[None]:
+    """An unavailable API server of a node that has stopped is a HarnessError with the name of the node and a hint."""
+    try:
+        yield
+    except ApiError as error:
+        if error.reason == "ServiceUnavailable":
+            try:
+                target.check()
+            except HarnessError as stopped:
+                raise stopped from None  # without the error of the connection
+        raise
 
 
 def timed_out(expected: str, seconds: float, seen: str) -> TimeoutError:

@@ -253,12 +253,14 @@ import subprocess, sys
 
 import pytest
 
-@pytest.mark.parametrize("call", ["inject", "run_pod_with_device", "add_driver", "nothing"])
+@pytest.mark.parametrize("call", ["inject", "run_pod_with_device", "add_driver", "delete", "nothing"])
 def test_node_stops(drahealth_node, call):
-    drahealth_node.driver
+    pod = drahealth_node.run_pod_with_device()
     subprocess.run([sys.executable, "-m", "drahealth", "down", "--name", "short"], check=True)
     if call == "inject":
         drahealth_node.driver.inject("xid/48", "gpu-0")
+    elif call == "delete":
+        pod.delete()
     elif call != "nothing":
         getattr(drahealth_node, call)()
 """
@@ -271,6 +273,7 @@ def test_node_stops(drahealth_node, call):
         ("nothing", []),
         ("inject", ["E *ControlFailed: inject: node short has stopped; start it with `drahealth up --name short`"]),
         ("add_driver", ["E *Error: there is no node short (nodes: drahealth); `drahealth up --name short` creates it"]),
+        ("delete", ["E *Error: there is no node short (nodes: drahealth)*"]),
         ("run_pod_with_device", ["E *Error: there is no node short (nodes: drahealth)*"]),
     ],
 )
