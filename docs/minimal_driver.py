@@ -1,4 +1,4 @@
-"""A DRA driver with two devices, one of which gets hot. `python minimal_driver.py NODE KUBECONFIG [KUBELET_DIR]`"""
+"""A DRA driver with two devices; one gets hot and cool. `python minimal_driver.py NODE KUBECONFIG [KUBELET_DIR]`"""
 
 import asyncio
 import signal
@@ -17,6 +17,8 @@ NAMES = ("dev-0", "dev-1")
 
 
 class MinimalDriver:
+    pause = 15.0  # seconds between two changes of the health of dev-1
+
     def __init__(self, node: str) -> None:
         self.node = node
         self.claims: dict[str, str] = {}  # UID of the claim by prepared device; other drivers store it in a file
@@ -30,10 +32,11 @@ class MinimalDriver:
         return dict.fromkeys(ended)
 
     async def watch_health(self) -> AsyncIterator[Sequence[DeviceHealth]]:
-        yield [self.health(NAMES[0]), self.health(NAMES[1])]
-        await asyncio.sleep(10)
-        yield [self.health(NAMES[0]), self.health(NAMES[1], Health.UNHEALTHY, "95 degrees")]
-        await asyncio.Event().wait()  # no more changes; the helper repeats the last report every 10 s
+        while True:  # between two changes, the helper repeats the last report every 10 s
+            yield [self.health(NAMES[0]), self.health(NAMES[1])]
+            await asyncio.sleep(self.pause)
+            yield [self.health(NAMES[0]), self.health(NAMES[1], Health.UNHEALTHY, "95 degrees")]
+            await asyncio.sleep(self.pause)
 
     def prepare(self, claim: dict[str, Any]) -> PrepareResult:
         uid, results = claim["metadata"]["uid"], claim["status"]["allocation"]["devices"]["results"]

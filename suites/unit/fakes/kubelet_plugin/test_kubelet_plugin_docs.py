@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import runpy
 import signal
 import sys
 from contextlib import aclosing
@@ -105,3 +106,14 @@ async def test_minimal_driver_publishes_registers_reports_health_and_exits(rig: 
     driver.send_signal(signal.SIGTERM)
     assert (await driver.wait(), rig.sockets()) == (0, [])
     await http.stop()
+
+
+async def test_device_of_minimal_driver_gets_hot_and_cool_again() -> None:
+    names = runpy.run_path(str(DOCS / "minimal_driver.py"))
+    names["MinimalDriver"].pause = 0
+    async with aclosing(names["MinimalDriver"]("node-a").watch_health()) as reports:
+        found = [await anext(reports) for _ in range(4)]
+    assert [[str(one.health) for one in report] for report in found] == [
+        ["Healthy", "Healthy"],
+        ["Healthy", "Unhealthy"],
+    ] * 2
