@@ -1,6 +1,6 @@
 """Checks of two instances of a driver, of which the newer one replaces the older one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from drahealth.proto.events import (
@@ -19,12 +19,13 @@ from drahealth.suites.checking.checks.registry import check, health_check
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.kubelet.cdi_specs import defined_in, files_text
 from drahealth.suites.checking.observed.claims import claim_calls, steps
-from drahealth.suites.checking.observed.devices import Device, devices_of, named
+from drahealth.suites.checking.observed.devices import Device, devices_of, named, published
 from drahealth.suites.checking.observed.faults import began, episodes
 from drahealth.suites.checking.observed.plain import text
 from drahealth.suites.checking.observed.processes import exit_text
 from drahealth.suites.checking.observed.registrations import get_info, is_served, notified, outcome
-from drahealth.suites.checking.observed.streams import Stream, arrivals, listed
+from drahealth.suites.checking.observed.streams import OWN_DELAY, Stream, arrivals, listed
+from drahealth.suites.checking.observed.timeouts import timeout_of
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed
 
 _NAME = "rolling-update"
@@ -224,9 +225,12 @@ def newer_instance_keeps_its_health(evidence: Evidence, found: list[Stream]) -> 
         finding = judged_step(both, both.broken, both.shows_break, shown)
         if finding.verdict != "PASS":
             return finding
-    compared = [one for one in mine if update.ended and one.reports and one.reports[-1].at > update.ended.at]
-    if not compared:
-        return not_tested("no stream had a report after the end of the first instance", update.newer.number)
+    compared = [one for one in mine if update.ended and one.opened.at <= update.end <= one.opened.at + one.open_seconds]
+    if not compared or update.ended is None:
+        return not_tested("no stream was open at the end of the first instance", update.newer.number)
+    always = published(evidence, _NAME).always
+    if problems := [problem for one in compared if (problem := _silent(one, update.ended, always))]:
+        return min(problems, key=lambda one: one.verdict)
     seen = f"{len(compared)} streams of the second instance continued after the end of the first instance"
     return passed(seen, update.newer.number, *(one.reports[-1].number for one in compared))
 
@@ -261,3 +265,22 @@ def _after_the_end(evidence: Evidence, update: _Update, stream: Stream) -> Findi
                 seen = f"{device} in {stream}: {one.health} after the end of the first instance"
                 return failed(f"{device} stays {before[0].health}", seen, update.asked_to_end.number, number)
     return None
+
+
+def _silent(stream: Stream, ended: Observation[ProcessExited], always: Set[Device]) -> Finding | None:
+    """The violation of a stream that reports a device too late after the end, or what the evidence does not show."""
+    if not stream.reports:
+        return not_tested(f"{stream} had no report", stream.opened.number)
+    end, unseen = stream.opened.at + stream.open_seconds, None
+    for device, times in arrivals(stream).items():
+        if always and device not in always:
+            continue  # it came, went, or is not published
+        for (at, number, one), stop in zip(times, [*(at for at, _, _ in times[1:]), end], strict=True):
+            if stop > ended.at and stop - at > timeout_of(one) + OWN_DELAY:
+                seen = f"{device} in {stream}: {stop - at:.1f} s without a report, timeout {timeout_of(one)} s"
+                expected = "each stream reports each device again within its timeout, after the first instance ended"
+                return failed(expected, seen, ended.number, number)
+        if times[-1][0] <= ended.at:
+            seen = f"{stream} ended before another report of {device}, and before its timeout"
+            unseen = unseen or not_tested(seen, ended.number, times[-1][1])
+    return unseen

@@ -90,6 +90,9 @@ RUN: dict[float, Event] = {
 }
 """Two right instances: the second one registers at 2 s, a device breaks at 4 s, and the first one ends at 6.5 s."""
 
+QUIET: dict[float, Event | None] = {4.0: None, 4.2: None, 9.0: report("new", False), 10.0: None}
+"""The changes of a run without a fault."""
+
 
 def verdicts(changes: Mapping[float, Event | None], *, until: float = 99) -> dict[str, Verdict]:
     run = {at: event for at, event in {**RUN, **changes}.items() if event is not None and at <= until}
@@ -144,6 +147,41 @@ def test_second_instance_that_cannot_be_registered_is_a_failure(event: Event) ->
 
 
 def test_driver_without_a_fault_is_judged_by_its_reports_alone() -> None:
-    quiet = {4.0: None, 4.2: None, 9.0: report("new", False), 10.0: None}
-    assert verdicts(quiet)[HEALTH] is PASS
-    assert verdicts({**quiet, 9.0: None, 10.2: None, 20.0: None})[HEALTH] is NOT_TESTED
+    assert verdicts(QUIET)[HEALTH] is PASS
+    assert verdicts({**QUIET, 9.0: None, 10.2: None, 20.0: None})[HEALTH] is NOT_TESTED
+
+
+def second_stream(end: float, *reports: float) -> dict[float, Event]:
+    """Another stream of the second instance, with reports at these times."""
+    return {
+        2.31: StreamOpened(DRIVER, "", "two", V1.name, NEWER),
+        **{at: report("two", 4.2 < at < 10.2) for at in reports},
+        end: StreamClosed(DRIVER, "", "two", OURS, NEWER, "CANCELLED"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        (second_stream(21.1, 2.41, 4.21, 9.01, 10.21), PASS),
+        (second_stream(60.0, 2.41, 4.21, 10.21), FAIL),
+        (second_stream(60.0, 2.41, 4.21), FAIL),
+        (second_stream(21.1), FAIL),
+        (second_stream(21.1, 2.41, 4.21), NOT_TESTED),
+        ({**QUIET, **second_stream(21.1, 2.41)}, NOT_TESTED),
+        ({**QUIET, **second_stream(60.0, 2.41)}, FAIL),
+    ],
+    ids=[
+        "reports",
+        "silent later",
+        "silent",
+        "no report",
+        "ends early",
+        "ends early without a fault",
+        "silent without a fault",
+    ],
+)
+def test_each_stream_must_report_after_the_end_of_the_first_instance(
+    changes: Mapping[float, Event | None], verdict: Verdict
+) -> None:
+    assert verdicts(changes)[HEALTH] is verdict
