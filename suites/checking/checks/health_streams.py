@@ -125,8 +125,9 @@ def health_is_reported_while_prepare_is_pending(evidence: Evidence, found: list[
 )
 def streams_stay_open(evidence: Evidence, found: list[Stream]) -> Finding:
     """No stream of any experiment ends before its process; those of `watch` are open for longer than 35 s."""
-    others = (one for one in streams(evidence) if one.reports or one.experiment == "subscribers")
-    for stream in (*found, *(one for one in others if one.experiment != "watch")):
+    others = [one for one in streams(evidence) if one.experiment != "watch"]
+    served = {one.api for one in (*found, *others) if is_served(one)}
+    for stream in (*found, *(one for one in others if one.api in served)):
         end = stream.end
         if end is None or not stream.ended_by_driver or stream.malformed:
             continue

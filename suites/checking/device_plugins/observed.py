@@ -26,7 +26,7 @@ from drahealth.suites.checking.kubelet.subscriber import CANCELLED_BY_US
 from drahealth.suites.checking.observed.plain import mapping, sequence, text, texts
 from drahealth.suites.checking.observed.processes import crashes
 from drahealth.suites.checking.observed.registrations import Call, get_info, notified
-from drahealth.suites.checking.observed.streams import OWN_DELAY
+from drahealth.suites.checking.observed.streams import BY_MANAGER, OWN_DELAY
 
 FIRST_LIST_LIMIT = 10.0
 """Seconds until a stream must have its first list."""
@@ -127,25 +127,25 @@ class ListStreamSeen:
 
     @property
     def ended_early(self) -> bool:
-        """Whether it ended, and not by drahealth."""
-        return self.closed is not None and not self.closed.what.why.startswith(CANCELLED_BY_US)
+        """Whether it ended, and neither drahealth nor the reference ended it."""
+        return self.closed is not None and not self.closed.what.why.startswith((CANCELLED_BY_US, BY_MANAGER))
 
 
 def list_streams(evidence: Evidence, *experiments: str) -> list[ListStreamSeen]:
     """The streams in the order in which they were opened."""
-    found: dict[str, ListStreamSeen] = {}
+    found: dict[tuple[str, str], ListStreamSeen] = {}
     for record in evidence.records:
         if experiments and record.experiment not in experiments:
             continue
         match record.what:
             case StreamOpened():
                 observation = Observation(record.number, record.at, record.experiment, record.what)
-                found[record.what.stream] = ListStreamSeen(observation)
-            case ListReceived() if seen := found.get(record.what.stream):
+                found[record.experiment, record.what.stream] = ListStreamSeen(observation)
+            case ListReceived() if seen := found.get((record.experiment, record.what.stream)):
                 seen.lists.append(Observation(record.number, record.at, record.experiment, record.what))
-            case MalformedReceived() if seen := found.get(record.what.stream):
+            case MalformedReceived() if seen := found.get((record.experiment, record.what.stream)):
                 seen.malformed = Observation(record.number, record.at, record.experiment, record.what)
-            case StreamClosed() if seen := found.get(record.what.stream):
+            case StreamClosed() if seen := found.get((record.experiment, record.what.stream)):
                 seen.closed = Observation(record.number, record.at, record.experiment, record.what)
             case _:
                 continue

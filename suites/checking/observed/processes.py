@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from math import inf
 
+from drahealth.proto.device_plugin import REGISTER
 from drahealth.proto.events import (
     ExperimentEnded,
     ExperimentStarted,
     GrpcCall,
     ListReceived,
+    PluginRegistered,
     ProcessExited,
     ProcessStarted,
     ReportReceived,
@@ -15,9 +17,13 @@ from drahealth.proto.events import (
     StreamClosed,
     StreamOpened,
 )
+from drahealth.proto.services import GET_INFO
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.output_text import output_text
+
+_REGISTRATION = (GET_INFO.path, REGISTER.path)
+"""The calls that a registration begins with: of a kubelet, or of a device plugin."""
 
 
 def is_done(evidence: Evidence, *experiments: str) -> bool:
@@ -40,7 +46,8 @@ def cause_of_end(
     """What ended a stream that drahealth did not cancel; None for the driver itself, while it ran.
 
     The cause is a signal of drahealth that the process got before, or the exit of the process. An exit is recorded
-    after the end of the streams. It is the cause only if the process did nothing in between.
+    after the end of the streams. It is the cause only if the process did nothing in between. It is also the cause for
+    streams that a kubelet opens later, before the driver is registered again.
     """
     if opened.experiment not in EXPERIMENTS:
         return None
@@ -48,11 +55,27 @@ def cause_of_end(
     for sent in evidence.of(SignalSent):
         if sent.what.process == process and opened.number < sent.number < closed.number and _ends(sent.what):
             return sent
-    exits = (one for one in evidence.of(ProcessExited) if one.what.process == process)
+    exits = [one for one in evidence.of(ProcessExited) if one.what.process == process]
+    before = next((one for one in reversed(exits) if one.number < opened.number), None)
+    if before and not _registers(evidence, process, before.number, opened.number):
+        return before
     exit_ = next((one for one in exits if one.number > closed.number), None)
     if exit_ is None or _signalled(evidence, exit_) or _works(evidence, process, closed, exit_.number):
         return None
     return exit_
+
+
+def _registers(evidence: Evidence, process: str, since: int, until: int) -> bool:
+    """Whether a driver, or a device plugin, registered between two records."""
+    for record in evidence.records:
+        if not since < record.number < until or EXPERIMENTS[record.experiment].process != process:
+            continue
+        match record.what:
+            case PluginRegistered():
+                return True
+            case GrpcCall() as call if call.code == "OK" and f"/{call.method}" in _REGISTRATION:
+                return True
+    return False
 
 
 def _works(evidence: Evidence, process: str, since: Observation[StreamClosed], until: int) -> bool:

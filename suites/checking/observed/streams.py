@@ -12,7 +12,7 @@ from drahealth.suites.checking.observed.registrations import advertised, describ
 
 OURS = "cancelled by drahealth"
 """Why a stream ended that drahealth cancelled."""
-_BY_MANAGER = "ended by the manager"
+BY_MANAGER = "ended by the manager"
 """Why a stream ended that the reference ended."""
 FIRST_REPORT = 5.0
 """Seconds from the start of a stream to its first report."""
@@ -48,7 +48,7 @@ class Stream:
     def ended_by_driver(self) -> bool:
         """Whether it ended, and neither drahealth nor the reference ended it."""
         why = self.end.what.why if self.end else OURS
-        return not why.startswith((OURS, _BY_MANAGER))
+        return not why.startswith((OURS, BY_MANAGER))
 
     @property
     def open_seconds(self) -> float:

@@ -88,6 +88,13 @@ def closing_first(where: str, event: Event) -> Event:
     return CLOSED if isinstance(event, StreamClosed) and event.stream == FIRST else event
 
 
+def closing(stream: str, why: str = "ended by the plugin") -> Edit:
+    def edit(_: str, event: Event) -> Event:
+        return replace(event, why=why) if isinstance(event, StreamClosed) and event.stream == stream else event
+
+    return edit
+
+
 def late(where: str, event: Event) -> Event | None:
     """The first stream has no list, and was cancelled."""
     return None if isinstance(event, ListReceived) and event.stream == FIRST else event
@@ -118,6 +125,10 @@ WRONG: list[tuple[str, str, Edit, Verdict]] = [
         FAIL,
     ),
     ("list-stream-stays-open", "ends", closing_first, FAIL),
+    ("list-stream-stays-open", "after restart", closing(AFTER_RESTART), FAIL),
+    ("list-stream-stays-open", "of the reference", closing("kubelet#5"), FAIL),
+    ("list-stream-stays-open", "of a real kubelet", closing("kubelet#7"), FAIL),
+    ("list-stream-stays-open", "ended by the reference", closing("kubelet#5", "ended by the manager"), PASS),
     ("new-stream-lists-all-devices", "later stream", lists(lambda found: found[:1], AGAIN), FAIL),
     ("new-stream-lists-all-devices", "after restart", lists(lambda found: found[1:], AFTER_RESTART), FAIL),
     ("new-stream-lists-all-devices", "another order", lists(lambda found: found[::-1], AGAIN), PASS),

@@ -11,6 +11,7 @@ from drahealth.proto.events import (
     GrpcCall,
     MalformedReceived,
     ProcessExited,
+    ProcessStarted,
     ReportReceived,
     SignalSent,
     SlicesListed,
@@ -18,8 +19,8 @@ from drahealth.proto.events import (
     StreamOpened,
     Undecoded,
 )
-from drahealth.proto.health_apis import HEALTH_APIS
-from drahealth.proto.services import PREPARE
+from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH, HealthApi
+from drahealth.proto.services import GET_INFO, PREPARE
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.observed.streams import OURS
@@ -441,6 +442,45 @@ def test_only_a_signal_before_or_an_exit_excuses_the_end_of_a_stream(
 def test_stream_of_another_experiment_must_stay_open_too() -> None:
     found = finding("streams-stay-open", closing("slow", "OK", "ended by the driver"))
     assert (found.verdict, "slow-prepare" in found.seen) == (FAIL, True)
+
+
+def ended(experiment: str, api: HealthApi, code: str, *before: Event) -> Verdict:
+    """The verdict if a stream of another experiment ends without a report, after other events."""
+    stream: list[Event] = [
+        StreamOpened("gpu.example.com", "", "more", api.name),
+        StreamClosed("gpu.example.com", "", "more", code, code=code),
+    ]
+    return finding(
+        "streams-stay-open",
+        evidence_at(*RECORDS, *((39.5 + n / 100, experiment, one) for n, one in enumerate((*before, *stream)))),
+    ).verdict
+
+
+REGISTERS = GrpcCall("gpu.example.com", "/run/dra.sock", GET_INFO.path.removeprefix("/"), {}, INFO, 0.01)
+EXITED = ProcessExited("restarted", 2, -9, 0, ())
+
+
+def test_stream_that_ends_without_a_report_is_a_failure_in_every_experiment() -> None:
+    v1 = next(iter(HEALTH_APIS.values()))
+    assert ended("claims", v1, "OK") is FAIL
+    assert ended("driver-restart", v1, "UNIMPLEMENTED") is FAIL
+    assert ended("driver-restart", v1, "UNAVAILABLE", SignalSent("restarted", "SIGKILL"), EXITED) is PASS
+    assert ended("driver-restart", v1, "UNAVAILABLE", EXITED, ProcessStarted("restarted", 5, ("./driver",))) is PASS
+    assert ended("driver-restart", v1, "UNAVAILABLE", EXITED, REGISTERS) is FAIL
+
+
+def test_stream_of_a_health_api_that_the_driver_lacks_may_end() -> None:
+    def lacks(_: str, event: Event) -> Event | None:
+        draft = isinstance(event, StreamOpened) and event.health_api == NODE_HEALTH.name
+        return None if draft else event
+
+    events = [(at, name, kept) for at, name, one in RECORDS if (kept := lacks(name, one))]
+    more: list[Event] = [
+        StreamOpened("gpu.example.com", "", "more", NODE_HEALTH.name),
+        StreamClosed("gpu.example.com", "", "more", "no such service", code="UNIMPLEMENTED"),
+    ]
+    evidence = evidence_at(*events, *((39.5, "claims", one) for one in more))
+    assert finding("streams-stay-open", evidence).verdict is PASS
 
 
 def test_failed_stream_names_its_code() -> None:

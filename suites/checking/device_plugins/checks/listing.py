@@ -2,7 +2,14 @@
 
 from collections import Counter
 
-from drahealth.proto.events import ListReceived, ProcessExited
+from drahealth.proto.events import (
+    KubeletSwitched,
+    ListReceived,
+    ProcessExited,
+    SocketRemoved,
+    StreamClosed,
+    StreamOpened,
+)
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import Health
 from drahealth.suites.checking.device_plugins.checks.resources import resource_check
@@ -13,8 +20,10 @@ from drahealth.suites.checking.device_plugins.observed import (
     all_lists,
     ids,
     list_streams,
+    registrations,
 )
 from drahealth.suites.checking.evidence import Evidence, Observation
+from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.observed.processes import cause_of_end, exit_text
 from drahealth.suites.checking.verdicts import Finding, Verdict, failed, not_tested, passed, static
 
@@ -118,21 +127,44 @@ def every_list_has_all_devices(evidence: Evidence) -> Finding:
     fix="Return from ListAndWatch only when the kubelet cancels the call, or when the plugin ends.",
 )
 def list_stream_stays_open(evidence: Evidence) -> Finding:
-    """The plugin does not end a stream, also not while drahealth breaks devices."""
-    streams = list_streams(evidence, _WATCH)
-    for stream in (*streams, *list_streams(evidence, "plugin-faults")):
-        if stream.closed and stream.ended_early:
-            if cause := cause_of_end(evidence, stream.opened, stream.closed):
-                how = exit_text(cause.what) if isinstance(cause.what, ProcessExited) else "drahealth ended the plugin"
-                return not_tested(how, cause.number)
-            seconds = stream.closed.at - stream.opened.at
-            seen = f"the stream ended after {seconds:.1f} s: {stream.closed.what.why}"
-            return failed("a stream that stays open", seen, stream.opened.number, stream.closed.number)
+    """The plugin does not end a stream of any experiment, unless drahealth ends it or restarts the kubelet."""
+    streams, unseen = list_streams(evidence, _WATCH), None
+    for stream in list_streams(evidence):
+        opened, closed = stream.opened, stream.closed
+        if closed is None or not stream.ended_early or _kubelet_or_socket_gone(evidence, opened, closed):
+            continue
+        if cause := cause_of_end(evidence, opened, closed):
+            if isinstance(cause.what, ProcessExited):
+                unseen = unseen or not_tested(exit_text(cause.what), cause.number)
+            elif opened.experiment == _WATCH:
+                unseen = unseen or not_tested("drahealth ended the plugin", cause.number)
+            continue
+        where = "" if opened.experiment == _WATCH else f" of experiment {opened.experiment}"
+        seen = f"the stream{where} ended after {closed.at - opened.at:.1f} s: {closed.what.why}"
+        return failed("a stream that stays open", seen, opened.number, closed.number)
+    if unseen:
+        return unseen
     if not streams or streams[0].closed is None:
         return not_tested("no stream was watched to its end")
     closed = streams[0].closed
     seen = f"the stream stayed open for {closed.at - streams[0].opened.at:.1f} s"
     return passed(seen, streams[0].opened.number, closed.number)
+
+
+def _kubelet_or_socket_gone(
+    evidence: Evidence, opened: Observation[StreamOpened], closed: Observation[StreamClosed]
+) -> bool:
+    """Whether a plugin had to register again: its kubelet stopped, or drahealth removed its socket.
+
+    A plugin can notice this late, after it has registered: then it registers once more.
+    """
+    process = EXPERIMENTS[opened.experiment].process
+    gone = [one.number for one in evidence.of(SocketRemoved) if one.what.process == process]
+    gone += [one.number for one in evidence.of(KubeletSwitched) if one.what.process == process and not one.what.running]
+    if any(opened.number < number < closed.number for number in gone):
+        return True
+    again = (one.number for one in registrations(evidence, opened.experiment) if one.resource == opened.what.driver)
+    return any(number < opened.number for number in gone) and any(number > opened.number for number in again)
 
 
 @resource_check(
