@@ -61,11 +61,12 @@ def advertised_health_streams_or_is_unimplemented(evidence: Evidence) -> Finding
     "HEALTH-02",
     "watch",
     fix="As soon as a stream opens, send the health of all devices. Do not wait for a change.",
+    reads=("slice-deletion",),
 )
 def first_report_is_prompt(evidence: Evidence, found: list[Stream]) -> Finding:
     """Each watched stream has its first report within 5 s."""
     seconds, records = [], []
-    for stream in (*streams(evidence, "services"), *found):
+    for stream in (*streams(evidence, "services"), *found, *streams(evidence, "slice-deletion")):
         if stream.api is NODE_HEALTH_DRAFT:
             continue  # it lists prepared devices only; there may be none
         took = (stream.reports[0].at if stream.reports else stream.opened.at + stream.open_seconds) - stream.opened.at

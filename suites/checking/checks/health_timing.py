@@ -65,7 +65,7 @@ def _wrong_time(updated: int, before: int, now: float) -> tuple[str, str] | None
     return None
 
 
-FOLLOWED = ("faults", "fault-during-kubelet-restart", "idle")
+FOLLOWED = ("slice-deletion", "faults", "fault-during-kubelet-restart", "idle")
 """The experiments that, at their end, follow the last report of each device to the next one, or to its timeout."""
 
 

@@ -65,15 +65,20 @@ class FaultStreams:
         limit = 2 * ((longest if longest > 0 else DEFAULT_TIMEOUT) + MARGIN)
         await until(self._lab.subject.clock, limit, reported_again)
 
-    async def follow(self) -> None:
-        """Waits until each stream has one more report of each device without a change, or its timeout is over."""
+    async def follow(self, since: float | None = None, limit: float | None = None) -> None:
+        """Waits until each stream has one more report of each device without a change, or its timeout is over.
+
+        `since`: the time after which this report counts; by default, now. `limit`: the most seconds after it.
+        """
         lab, now = self._lab, self._lab.subject.clock.now()
+        start = now if since is None else since
+        longest = lab.longest_watch / 2 if limit is None else limit
 
         def followed() -> bool:
             lab.subject.check_running()
-            return all(one.is_followed(now) for one in self._streams)
+            return all(one.is_followed(start) for one in self._streams)
 
-        await until(lab.subject.clock, lab.longest_watch / 2, followed)
+        await until(lab.subject.clock, max(start + longest - now, 0), followed)
 
     async def _fence(self, device: Device, all_show: Callable[[], bool]) -> None:
         counts = [one.counts[device] for one in self._streams]

@@ -106,11 +106,13 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "slice-deletion",
-            "Delete a ResourceSlice, and wait until the driver publishes it again.",
+            "Register the driver again, and open a health stream. Delete a ResourceSlice, and wait until the driver "
+            "publishes it again. Wait for one more report of each device.",
             "restarted",
             30,
             frozenset({"start", "api-server"}),
             in_a_pod=True,
+            lasts_as_watch=True,
         ),
         Experiment(
             "driver-restart",

@@ -281,7 +281,7 @@ class SilentAfterIdle(_StopsHeartbeats):
             self.idle_since = clock()
 
 
-@mutant(_TIMEOUT, level="full")
+@mutant(_TIMEOUT)
 class SilentAfterKubeletRestart(_StopsHeartbeats):
     """After the second registration, the driver sends no heartbeats."""
 

@@ -236,6 +236,8 @@ def _others() -> Iterator[Record]:
     ]
     for number, event in enumerate(restarted):
         yield 1 + number / 10, "driver-restart", event
+    yield 2.0, "slice-deletion", SlicesListed((resource_slice(),))
+    yield from stream("slice-deletion", "again", V1, 2.5, [2.6, 9.1, 15.1, CHANGE, 24.0, RECOVERY, 33.0, 38.5], 38.6)
     yield 3.0, "slice-deletion", SliceChanged("DELETED", resource_slice(), "check")
     yield 33.0, "slice-deletion", SliceChanged("ADDED", resource_slice())
     yield 33.1, "slice-deletion", SlicesListed((resource_slice(),))

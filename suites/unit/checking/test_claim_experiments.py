@@ -9,7 +9,16 @@ import pytest
 
 from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, SLICES
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.proto.events import CdiSpecsRead, ClaimAllocated, GrpcCall, SliceChanged, SlicesListed
+from drahealth.proto.events import (
+    CdiSpecsRead,
+    ClaimAllocated,
+    GrpcCall,
+    ReportReceived,
+    SliceChanged,
+    SlicesListed,
+    StreamClosed,
+    StreamOpened,
+)
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import DeviceId
 from drahealth.suites.checking.experiments.allocating import UNPUBLISHED, allocator, chosen, published_devices
@@ -256,6 +265,16 @@ async def test_deleted_slice_returns(rig: LabRig) -> None:
         ("ADDED", "driver"),
     ]
     assert names(before) == names(after)
+
+
+async def test_stream_after_a_second_registration_is_followed_while_the_slice_is_deleted(rig: LabRig) -> None:
+    await published(rig)
+    await run(rig, "slice-deletion")
+    kinds = (GrpcCall, StreamOpened, ReportReceived, SliceChanged, StreamClosed)
+    found = [event.event for event in rig.events if isinstance(event, kinds)]
+    assert found[:5] == ["grpc-call", "grpc-call", "stream-opened", "report-received", "stream-closed"]
+    assert found[5:8] == ["stream-opened", "report-received", "slice-changed"]
+    assert (found.count("report-received"), found[-2:]) == (3, ["report-received", "stream-closed"])
 
 
 async def test_wait_for_a_deleted_slice_ends_without_its_return(rig: LabRig) -> None:

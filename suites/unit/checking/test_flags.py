@@ -138,7 +138,7 @@ def test_invalid_claim_file_is_rejected(tmp_path: Path, text: str, line: int | N
 def test_experiments_of_a_requirement_include_those_before_them() -> None:
     assert experiments_for(["PLUGIN-03"]) == {"refused-registration"}
     assert experiments_for(["HEALTH-15"]) == {"registration", "services"}
-    at_any_level = {"faults", "fault-during-kubelet-restart", "idle"}
+    at_any_level = {"slice-deletion", "faults", "fault-during-kubelet-restart", "idle"}
     assert experiments_for(["HEALTH-06"]) - at_any_level == {
         "registration",
         "services",

@@ -44,9 +44,11 @@ FAIL, PASS, NOT_TESTED = Verdict.FAIL, Verdict.PASS, Verdict.NOT_TESTED
 NOT_APPLICABLE, STATIC = Verdict.NOT_APPLICABLE, Verdict.STATIC
 V1, ALPHA, NODE, DRAFT = "w0", "w1", "w2", "w3"
 """The streams of `watch`."""
+AGAIN = "again"
+"""The stream after the second registration of another process."""
 WATCHED = {
     id_: [event for _, _, event in RECORDS if isinstance(event, ReportReceived) and event.stream == id_]
-    for id_ in (V1, ALPHA, NODE, DRAFT, "one", "two")
+    for id_ in (V1, ALPHA, NODE, DRAFT, "one", "two", AGAIN)
 }
 
 
@@ -203,6 +205,10 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
     ("devices-are-refreshed-within-their-timeout", "one of them silent later", later(NODE, partial, 2), NOT_TESTED),
     ("devices-are-refreshed-within-their-timeout", "silent for a subscriber", later("two", drop), FAIL),
     ("devices-are-refreshed-within-their-timeout", "silent for one later", later("two", drop, 2), NOT_TESTED),
+    ("devices-are-refreshed-within-their-timeout", "silent after registration", later(AGAIN, drop), FAIL),
+    ("devices-are-refreshed-within-their-timeout", "one silent after registration", later(AGAIN, partial), FAIL),
+    ("first-report-is-prompt", "no report after registration", later(AGAIN, drop, 0), FAIL),
+    ("first-report-lists-published-devices", "part after registration", nth(AGAIN, 0, partial), FAIL),
     ("devices-are-refreshed-within-their-timeout", "prepared devices only", later(DRAFT, drop), PASS),
     ("devices-are-refreshed-within-their-timeout", "negative timeout", devices(saying(timeout=-1)), PASS),
     (

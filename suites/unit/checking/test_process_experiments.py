@@ -136,7 +136,10 @@ async def test_healthy_driver_goes_through_all_experiments_with_processes(serve:
             *(PREPARE, "SIGKILL", "exited -9"),
             *("started", *REGISTERED, PREPARE, UNPREPARE),
         ],
-        "slice-deletion": ["started", *REGISTERED, "1 slices", "DELETED by check", "ADDED by driver", "1 slices"],
+        "slice-deletion": [
+            *("started", *REGISTERED, "1 slices", *REGISTERED, *STREAMED, *STREAMED[:2]),
+            *("DELETED by check", "ADDED by driver", "1 slices", *STREAMED[1:]),
+        ],
         "api-server-down": [
             *("down", "started", *REGISTERED, "1 slices"),
             *("down", "GetInfo OK", *STREAMED, PREPARE),
