@@ -4,12 +4,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from drahealth.proto.events import Event, ExperimentEnded, ExperimentStarted, ReportReceived
+from drahealth.proto.events import Event, ExperimentEnded, ExperimentStarted, ProcessExited, ReportReceived
 from drahealth.proto.quoting import printable
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.duration import duration
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.ledger import requirements
+from drahealth.suites.checking.output_text import exit_text, without_exits
 from drahealth.suites.checking.settings import Settings
 
 _SHOWN = 3
@@ -44,6 +45,7 @@ class Progress:
         self._judged = judged_by(settings, only)
         self._started: dict[str, float] = {}
         self._not_done: set[str] = set()
+        self._exits: list[str] = []
         self._reports = 0
         self._level = settings.level
         self._has_begun = False
@@ -63,8 +65,10 @@ class Progress:
                     self._not_done.add(experiment)
                 if experiment in self._started:
                     seconds = self._now() - self._started.pop(experiment)
-                    reason = f": {printable(event.reason)}" if event.reason else ""
+                    reason = f": {printable(without_exits(event.reason, self._exits))}" if event.reason else ""
                     self._line(f"{experiment}: {event.outcome} after {seconds:.1f} s{reason}")
+            case ProcessExited():
+                self._exits.append(exit_text(event))  # the result has it
             case ReportReceived():
                 self._reports += 1
             case _:

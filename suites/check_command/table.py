@@ -1,6 +1,6 @@
 """The verdicts as text: a table by requirement, and what explains each verdict that is not a pass."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -12,6 +12,7 @@ from drahealth.proto.quoting import printable
 from drahealth.suites.checking.abilities import by_grade
 from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.judge import Judgement
+from drahealth.suites.checking.output_text import EXITED, without_exits
 from drahealth.suites.checking.summary import Summary
 from drahealth.suites.checking.verdicts import Verdict
 
@@ -34,7 +35,7 @@ def show(summary: Summary, console: Console, rerun: str) -> None:
 
     The table leaves out the requirements that are not tested because the driver exited by itself.
     """
-    left_out = {name for names in summary.exits.values() for name in names}
+    left_out = [name for names in summary.exits.values() for name in names]
     for family, judgements in _by_family([one for one in summary.judgements if one.requirement.id not in left_out]):
         outcome = summary.families.get(family, "")
         console.print(Text(f"\n{family}{': ' if outcome else ''}{outcome}", style="bold"))
@@ -49,9 +50,10 @@ def show(summary: Summary, console: Console, rerun: str) -> None:
                 console.print(_row(judgement), soft_wrap=True)
     for judgement in summary.judgements:
         if judgement.verdict in EXPLAINED:
-            console.print(_explanation(judgement, rerun), soft_wrap=True)
+            console.print(_explanation(judgement, rerun, summary.exits), soft_wrap=True)
     others = (one for one in summary.judgements if one.requirement.id not in left_out)
-    for reason, names in (*summary.exits.items(), *_not_tested(others).items()):
+    exits = [(EXITED, left_out)] if left_out else []
+    for reason, names in (*exits, *_not_tested(others).items()):
         console.print(
             Text(f"\nNOT_TESTED {', '.join(names)}\n  {as_called(printable(reason))}", style="yellow"), soft_wrap=True
         )
@@ -112,11 +114,12 @@ def _not_tested(judgements: Iterable[Judgement]) -> dict[str, list[str]]:
     return found
 
 
-def _explanation(judgement: Judgement, rerun: str) -> Text:
-    return Text("\n").join(_lines(judgement, rerun))
+def _explanation(judgement: Judgement, rerun: str, exits: Collection[str]) -> Text:
+    return Text("\n").join(_lines(judgement, rerun, exits))
 
 
-def _lines(judgement: Judgement, rerun: str) -> Iterator[Text]:
+def _lines(judgement: Judgement, rerun: str, exits: Collection[str]) -> Iterator[Text]:
+    """The explanation. Exits have the short form, because the reasons of the verdict have the long form."""
     requirement = judgement.requirement
     yield Text(f"\n{judgement.verdict} {requirement.id}: {requirement.sentence}", style=STYLE[judgement.verdict])
     for name, finding in judgement.findings.items():
@@ -124,7 +127,7 @@ def _lines(judgement: Judgement, rerun: str) -> Iterator[Text]:
             continue
         if finding.expected:
             yield Text(f"  expected: {printable(finding.expected)}")
-        yield Text(f"  seen:     {printable(finding.seen)}")
+        yield Text(f"  seen:     {printable(without_exits(finding.seen, exits))}")
         if finding.records:
             lines = ", ".join(map(str, finding.records[:10]))
             yield Text(f"  evidence: line {lines}", style="dim")

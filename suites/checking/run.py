@@ -20,13 +20,13 @@ from drahealth.suites.checking.experiments.runs import RUNS
 from drahealth.suites.checking.faults import BACKEND_LIMIT
 from drahealth.suites.checking.lab import Facts, Lab
 from drahealth.suites.checking.outcomes import Incomplete, NotApplicable, Unavailable
-from drahealth.suites.checking.output_text import output_text
+from drahealth.suites.checking.output_text import exit_text, output_text
 from drahealth.suites.checking.recorder import Listener, Recorder
 from drahealth.suites.checking.redaction import Redaction, options_in, secrets_in
 from drahealth.suites.checking.settings import Settings, plan
 from drahealth.suites.checking.subject.adapters import AdaptersOf
 from drahealth.suites.checking.subject.laboratory import laboratory
-from drahealth.suites.checking.subject.subject import Subject, exit_text
+from drahealth.suites.checking.subject.subject import Subject
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.run_directory import RunDirectory
 

@@ -15,7 +15,8 @@ from drahealth.suites.checking.checks import CHECKS
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
 from drahealth.suites.checking.judge import Judgement, judge
-from drahealth.suites.checking.observed.processes import crashes, exit_text
+from drahealth.suites.checking.observed.processes import crashes
+from drahealth.suites.checking.output_text import exit_text
 from drahealth.suites.checking.verdicts import Grade, Verdict
 from drahealth.suites.checking.waivers import Waiver, waive
 

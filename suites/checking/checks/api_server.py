@@ -5,9 +5,10 @@ from drahealth.proto.services import PREPARE
 from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.observed.devices import Device, devices_of, is_of, named, published
-from drahealth.suites.checking.observed.processes import crashes, exit_text, is_done
+from drahealth.suites.checking.observed.processes import crashes, is_done
 from drahealth.suites.checking.observed.registrations import driver_name, is_served, outcome
 from drahealth.suites.checking.observed.streams import served_apis, streams
+from drahealth.suites.checking.output_text import exit_text
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed
 
 _NAME = "api-server-down"

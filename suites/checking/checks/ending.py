@@ -10,7 +10,8 @@ from drahealth.proto.events import (
 )
 from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.evidence import Evidence
-from drahealth.suites.checking.observed.processes import children_text, crashes, exit_text
+from drahealth.suites.checking.observed.processes import children_text, crashes
+from drahealth.suites.checking.output_text import exit_text
 from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
 
 _MIB = 1024 * 1024

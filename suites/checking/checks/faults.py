@@ -18,8 +18,9 @@ from drahealth.suites.checking.observed.faults import (
     failed_adapter,
     shows_heal,
 )
-from drahealth.suites.checking.observed.processes import crashes, exit_text
+from drahealth.suites.checking.observed.processes import crashes
 from drahealth.suites.checking.observed.streams import absence, arrivals
+from drahealth.suites.checking.output_text import exit_text
 from drahealth.suites.checking.verdicts import (
     Finding,
     Verdict,

@@ -5,7 +5,7 @@ from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH_DRAFT
 from drahealth.suites.checking.checks.registry import check, health_check
 from drahealth.suites.checking.evidence import Evidence
 from drahealth.suites.checking.observed.claims import claim_calls
-from drahealth.suites.checking.observed.processes import cause_of_end, crashes, exit_text
+from drahealth.suites.checking.observed.processes import cause_of_end, crashes
 from drahealth.suites.checking.observed.registrations import advertised, described
 from drahealth.suites.checking.observed.streams import (
     FIRST_REPORT_WAIT,
@@ -16,6 +16,7 @@ from drahealth.suites.checking.observed.streams import (
     streams,
 )
 from drahealth.suites.checking.observed.timeouts import WATCHED
+from drahealth.suites.checking.output_text import exit_text
 from drahealth.suites.checking.verdicts import Finding, failed, not_applicable, not_tested, passed
 
 

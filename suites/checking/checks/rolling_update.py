@@ -22,10 +22,10 @@ from drahealth.suites.checking.observed.claims import claim_calls, steps
 from drahealth.suites.checking.observed.devices import Device, devices_of, named, published
 from drahealth.suites.checking.observed.faults import began, episodes
 from drahealth.suites.checking.observed.plain import text
-from drahealth.suites.checking.observed.processes import exit_text
 from drahealth.suites.checking.observed.registrations import get_info, is_served, notified, outcome
 from drahealth.suites.checking.observed.streams import OWN_DELAY, Stream, arrivals, listed
 from drahealth.suites.checking.observed.timeouts import timeout_of
+from drahealth.suites.checking.output_text import exit_text
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed
 
 _NAME = "rolling-update"

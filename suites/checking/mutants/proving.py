@@ -18,10 +18,10 @@ from drahealth.suites.checking.ledger import LEVELS, Level, SubjectKind, require
 from drahealth.suites.checking.mutants.all_mutants import MUTANTS
 from drahealth.suites.checking.mutants.driver import FAULTS, HEALTHY, command
 from drahealth.suites.checking.mutants.table import Mutant
+from drahealth.suites.checking.output_text import exit_text
 from drahealth.suites.checking.run import run_experiments
 from drahealth.suites.checking.settings import Settings
 from drahealth.suites.checking.subject.adapters import AdaptersOf
-from drahealth.suites.checking.subject.subject import exit_text
 from drahealth.suites.checking.verdicts import Finding, Verdict
 from drahealth.suites.errors import HarnessError
 

@@ -20,7 +20,6 @@ from drahealth.proto.events import (
 from drahealth.proto.services import GET_INFO
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
-from drahealth.suites.checking.output_text import output_text
 
 _REGISTRATION = (GET_INFO.path, REGISTER.path)
 """The calls that a registration begins with: of a kubelet, or of a device plugin."""
@@ -92,12 +91,6 @@ def _works(evidence: Evidence, process: str, since: Observation[StreamClosed], u
             case GrpcCall() as call if call.code == "OK" and record.at - call.seconds > since.at:
                 return True
     return False
-
-
-def exit_text(exit_: ProcessExited) -> str:
-    """How a process ended, with the lines of its output that explain it."""
-    how = f"signal {-exit_.exit_code}" if exit_.exit_code < 0 else f"code {exit_.exit_code}"
-    return f"the driver exited with {how}{output_text(exit_.output)}"
 
 
 def children_text(number: int) -> str:

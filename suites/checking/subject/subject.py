@@ -26,7 +26,7 @@ from drahealth.suites.checking.experiments.experiment import Process
 from drahealth.suites.checking.faults import Fault
 from drahealth.suites.checking.kubelet.waiting import within
 from drahealth.suites.checking.outcomes import Incomplete
-from drahealth.suites.checking.output_text import output_text
+from drahealth.suites.checking.output_text import exit_text
 from drahealth.suites.checking.sandbox.running import RunningSandbox
 from drahealth.suites.checking.subject.adapters import Adapters
 from drahealth.suites.checking.subject.driver_pod import KILLED, DriverPod
@@ -286,9 +286,3 @@ class Subject:
             with suppress(TimeoutError):
                 await within(self.clock, CHILDREN_LIMIT, process.children_ended())
         self.record_for_all(ChildrenEnded(self.label, process.pid, await process.close()))
-
-
-def exit_text(ended: ProcessExited) -> str:
-    """How the driver ended, with the lines of its output that explain it."""
-    how = f"with code {ended.exit_code}" if ended.exit_code >= 0 else f"by {signal.Signals(-ended.exit_code).name}"
-    return f"the driver exited {how}{output_text(ended.output)}"

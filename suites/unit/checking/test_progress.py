@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 from rich.console import Console
 
-from drahealth.proto.events import Event, ExperimentEnded, ExperimentStarted, ReportReceived
+from drahealth.proto.events import Event, ExperimentEnded, ExperimentStarted, ProcessExited, ReportReceived
 from drahealth.suites.check_command.live_view import PlainView, TerminalView, view_on
 from drahealth.suites.check_command.progress import Progress, judged_by
 from drahealth.suites.checking.duration import duration
+from drahealth.suites.checking.output_text import exit_text
 from drahealth.suites.checking.settings import Settings
 
 SETTINGS = Settings(command=("driver",), level="core")
@@ -62,6 +63,14 @@ def test_experiment_has_its_requirements_and_its_time() -> None:
     start, end = rig.shown.lines[1:]
     assert (f"   1.0 s  {END}: " in start, f" For {', '.join(judged[:3])}" in start) == (True, True)
     assert end == f"   3.5 s  {END}: incomplete after 2.5 s: no socket"
+
+
+def test_progress_has_the_exit_of_the_driver_in_a_few_words() -> None:
+    rig = Rig()
+    progress = rig.progress()
+    crash = ProcessExited("main", 1, -11, 0, ("panic: no device",))
+    rig.after(1, ExperimentStarted("main"), crash, ExperimentEnded("incomplete", exit_text(crash)), of=progress)
+    assert rig.shown.lines[-1].endswith(f"{END}: incomplete after 0.0 s: the driver exited")
 
 
 def test_state_has_the_remaining_time_and_the_running_experiment() -> None:

@@ -82,7 +82,15 @@ def test_table_names_requirements_without_a_verdict_after_an_exit_once() -> None
     found = summary(crashed_run())
     output = StringIO()
     show(found, Console(file=output, width=200), "")
-    assert [output.getvalue().count(name) for name in ("HEALTH-06", "PLUGIN-05", "panic: no device")] == [1, 1, 3]
+    assert [output.getvalue().count(name) for name in ("HEALTH-06", "PLUGIN-05", "panic: no device")] == [1, 1, 1]
+
+
+def test_requirements_after_an_exit_have_the_exit_in_a_few_words() -> None:
+    output = StringIO()
+    show(summary(crashed_run()), Console(file=output, width=200), "")
+    lines = output.getvalue().splitlines()
+    assert lines.count("  the driver exited") == 1
+    assert [line for line in lines if "seen:" in line] == ["  seen:     in experiment registration, the driver exited"]
 
 
 def test_driver_that_is_killed_at_its_end_has_no_exit_of_its_own() -> None:

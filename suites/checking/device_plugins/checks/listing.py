@@ -24,7 +24,8 @@ from drahealth.suites.checking.device_plugins.observed import (
 )
 from drahealth.suites.checking.evidence import Evidence, Observation
 from drahealth.suites.checking.experiments.plan import EXPERIMENTS
-from drahealth.suites.checking.observed.processes import cause_of_end, exit_text
+from drahealth.suites.checking.observed.processes import cause_of_end
+from drahealth.suites.checking.output_text import exit_text
 from drahealth.suites.checking.verdicts import Finding, Verdict, failed, not_tested, passed, static
 
 _LONGEST_ID = 63

@@ -4,7 +4,8 @@ from drahealth.proto.events import ChildrenEnded, ProcessExited, ProcessStarted,
 from drahealth.suites.checking.checks.registry import check
 from drahealth.suites.checking.device_plugins.observed import plugin_crashes
 from drahealth.suites.checking.evidence import Evidence, Observation
-from drahealth.suites.checking.observed.processes import children_text, exit_text
+from drahealth.suites.checking.observed.processes import children_text
+from drahealth.suites.checking.output_text import exit_text
 from drahealth.suites.checking.verdicts import Finding, failed, not_tested, passed
 
 _END = "plugin-end"
