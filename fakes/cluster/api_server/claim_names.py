@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.metadata_validation import label_name_errors, subdomain_errors
 from drahealth.fakes.cluster.api_server.refusals import FieldError
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -17,19 +18,40 @@ _LABEL_RULE = (
 )
 
 
-def claim_name_errors(spec: Object, at: str) -> Iterator[FieldError]:
-    """The errors in a Pod's spec at this path. Raises `ApiError` 400 for a field with a wrong type."""
-    declared = list[str]()
+def claim_errors(spec: Object, at: str) -> Iterator[FieldError]:
+    """The errors in the claims that a Pod's spec at this path declares."""
+    declared = set[str]()
     for index, claim in enumerate(spec.get("resourceClaims") or ()):
-        if claim["name"] in declared:
-            yield refusals.duplicate_value(f"{at}.resourceClaims[{index}].name", claim["name"])
-        declared.append(claim["name"])
-    for field in ("containers", "initContainers"):
-        for index, container in enumerate(spec.get(field) or ()):
-            uses = (container.get("resources") or {}).get("claims") or []
-            if not isinstance(uses, list) or not all(isinstance(use, dict) for use in uses):
-                raise refusals.bad_request(f"{at}.{field}[{index}].resources.claims must be a list of objects")
-            yield from _use_errors(uses, sorted(set(declared)), f"{at}.{field}[{index}].resources.claims")
+        here, name = f"{at}.resourceClaims[{index}]", claim.get("name") or ""
+        if not name:
+            yield refusals.required_value(f"{here}.name")
+        elif name in declared:
+            yield refusals.duplicate_value(f"{here}.name", name)
+        else:
+            yield from (refusals.invalid_value(f"{here}.name", name, why) for why in label_name_errors(name))
+        declared.add(name)
+        yield from _source_errors(claim, here)
+
+
+def _source_errors(claim: Object, at: str) -> Iterator[FieldError]:
+    claim_name, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
+    shown = {"Name": claim.get("name") or "", "ResourceClaimName": claim_name, "ResourceClaimTemplateName": template}
+    if claim_name is not None and template is not None:
+        why = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+        yield refusals.invalid_value(at, shown, why)
+    if claim_name is None and template is None:
+        why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+        yield refusals.invalid_value(at, shown, why)
+    for key in ("resourceClaimName", "resourceClaimTemplateName"):
+        if claim.get(key) is not None:
+            yield from (refusals.invalid_value(f"{at}.{key}", claim[key], why) for why in subdomain_errors(claim[key]))
+
+
+def use_errors(container: Object, spec: Object, at: str) -> Iterator[FieldError]:
+    """The errors in the claims that a container at this path uses; `spec` is that of its Pod."""
+    uses = (container.get("resources") or {}).get("claims") or []
+    declared = sorted({claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")})
+    return _use_errors(uses, declared, f"{at}.resources.claims")
 
 
 def _use_errors(uses: list[Object], declared: list[str], at: str) -> Iterator[FieldError]:

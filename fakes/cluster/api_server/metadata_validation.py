@@ -77,11 +77,11 @@ def metadata_errors(kind: Kind, metadata: Object) -> list[FieldError]:
         refusals.invalid_value("metadata.name", metadata["name"], why) for why in _name_errors(metadata["name"], kind)
     ]
     for key, value in (metadata.get("labels") or {}).items():
-        errors += [refusals.invalid_value("metadata.labels", key, why) for why in _key_errors(key)]
+        errors += [refusals.invalid_value("metadata.labels", key, why) for why in label_key_errors(key)]
         errors += [refusals.invalid_value("metadata.labels", value, why) for why in _VALUE.errors(value)]
     annotations = metadata.get("annotations") or {}
     for key in annotations:
-        errors += [refusals.invalid_value("metadata.annotations", key, why) for why in _key_errors(key.lower())]
+        errors += [refusals.invalid_value("metadata.annotations", key, why) for why in label_key_errors(key.lower())]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT:
         errors.append(refusals.too_long("metadata.annotations", _ANNOTATIONS_LIMIT))
     return [*errors, *_owner_errors(metadata.get("ownerReferences") or ()), *_finalizer_errors(metadata)]
@@ -90,7 +90,7 @@ def metadata_errors(kind: Kind, metadata: Object) -> list[FieldError]:
 def _finalizer_errors(metadata: Object) -> Iterator[FieldError]:
     finalizers = metadata.get("finalizers") or ()
     for index, finalizer in enumerate(finalizers):
-        errors = list(_key_errors(str(finalizer)))
+        errors = list(label_key_errors(str(finalizer)))
         yield from (refusals.invalid_value("metadata.finalizers", finalizer, why) for why in errors)
         if not errors and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
@@ -116,6 +116,21 @@ def _owner_errors(references: Sequence[Object]) -> Iterator[FieldError]:
         yield refusals.invalid_value(at, [dict(one) for one in references], why)
 
 
+def label_name_errors(name: str) -> Iterator[str]:
+    """What is wrong with a name that must be an RFC 1123 label."""
+    return _LABEL_NAME.errors(name)
+
+
+def subdomain_errors(name: str) -> Iterator[str]:
+    """What is wrong with a name that must be an RFC 1123 subdomain."""
+    return _SUBDOMAIN.errors(name)
+
+
+def label_value_errors(value: str) -> Iterator[str]:
+    """What is wrong with the value of a label."""
+    return _VALUE.errors(value)
+
+
 def new_finalizer_errors(metadata: Object, old: Object) -> list[FieldError]:
     """The error of a finalizer that is added while the object is being deleted."""
     if "deletionTimestamp" not in old:
@@ -139,8 +154,8 @@ def _name_errors(name: str, kind: Kind | None) -> Iterator[str]:
         yield from (_LABEL_NAME if kind and kind.kind == "Namespace" else _SUBDOMAIN).errors(name)
 
 
-def _key_errors(key: Any) -> Iterator[str]:
-    """The errors of a qualified name: an optional prefix, a slash, and a name."""
+def label_key_errors(key: Any) -> Iterator[str]:
+    """What is wrong with the key of a label, or another qualified name: an optional prefix, a slash, and a name."""
     prefix, slash, name = key.rpartition("/")
     if slash and not prefix:
         yield "prefix part must be non-empty"

@@ -42,9 +42,10 @@ def duplicate_value(field: str, value: Any) -> FieldError:
     return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {_quoted(value)}")
 
 
-def not_in(field: str, value: Any, detail: str) -> FieldError:
+def not_in(field: str, value: Any, detail: str = "") -> FieldError:
     """A name that refers to nothing."""
-    return FieldError(field, "FieldValueNotFound", f"Not found: {_quoted(value)}: {detail}")
+    body = f"Not found: {_quoted(value)}"
+    return FieldError(field, "FieldValueNotFound", f"{body}: {detail}" if detail else body)
 
 
 def required_value(field: str, detail: str = "") -> FieldError:
@@ -223,6 +224,14 @@ def strict_patch(patched: Object, problems: Sequence[str]) -> ApiError:
     """422 for a patch whose result has such fields."""
     text = json.dumps(patched, ensure_ascii=False, separators=(",", ":"))
     return _invalid("", "", "", [invalid_value("patch", text, f"strict decoding error: {', '.join(problems)}")])
+
+
+def wrong_quantity(kind: Kind) -> ApiError:
+    """400 for an object with an amount of a resource that is not a quantity."""
+    version = kind.api_version.rpartition("/")[2]
+    form = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
+    what = f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}'
+    return bad_request(f"{what}: quantities must match the regular expression '{form}'")
 
 
 def unregistered_kind(kind: str, api_version: str) -> ApiError:

@@ -6,6 +6,7 @@ whether the kind has a status.
 
 import json
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +29,7 @@ from drahealth.fakes.cluster.api_server.data_validation import frozen_errors
 from drahealth.fakes.cluster.api_server.defaults import qos_class, with_defaults
 from drahealth.fakes.cluster.api_server.metadata_validation import metadata_errors, new_finalizer_errors
 from drahealth.fakes.cluster.api_server.refusals import FieldError
-from drahealth.fakes.cluster.api_server.spec_validation import validate_spec
+from drahealth.fakes.cluster.api_server.spec_validation import check_spec, spec_errors
 from drahealth.fakes.cluster.other_kinds import CRDS, is_of_kubernetes
 
 WITH_GENERATION = frozenset({PODS, DEVICE_CLASSES, SLICES, REPLICA_SETS})
@@ -90,7 +91,9 @@ def created(kind: Kind, obj: Object, server_fields: ServerFields) -> Object:
     if obj["metadata"].get("resourceVersion"):
         raise refusals.versioned_at_creation()
     metadata = {key: value for key, value in obj["metadata"].items() if key not in _NOT_OF_CLIENTS}
-    validate_spec(kind, obj)
+    check_spec(kind, obj)
+    if errors := spec_errors(kind, with_defaults(kind, obj)):
+        raise refusals.invalid(kind, str(metadata.get("name") or ""), errors)
     metadata |= {"name": _name(kind, metadata), "uid": server_fields.uid, "creationTimestamp": server_fields.time}
     metadata = _checked_metadata(kind, metadata, [])
     if kind in WITH_GENERATION or (kind not in KINDS and "spec" in obj):
@@ -102,7 +105,7 @@ def created(kind: Kind, obj: Object, server_fields: ServerFields) -> Object:
         new["status"] = _FIRST_STATUS[kind]
     elif kind.has_status and kind != NODES:
         new.pop("status", None)
-    new = _with_defaults(kind, new)
+    new = with_defaults(kind, new)
     if kind != PODS:
         return new
     new = {**new, "status": {**new["status"], "qosClass": qos_class(new["spec"])}}
@@ -111,15 +114,16 @@ def created(kind: Kind, obj: Object, server_fields: ServerFields) -> Object:
 
 def updated(kind: Kind, obj: Object, old: Object) -> Object:
     """`old` with the spec and metadata of `obj`; server fields stay, and the generation counts changes of the spec."""
-    validate_spec(kind, obj)
+    check_spec(kind, obj)
     metadata = {**obj["metadata"], **{key: old["metadata"][key] for key in _SERVER_FIELDS if key in old["metadata"]}}
     metadata = _checked_metadata(kind, metadata, new_finalizer_errors(metadata, old["metadata"]))
     new = {**obj, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
     if kind.has_status:
         new = {key: value for key, value in new.items() if key != "status"}
         new |= {"status": old["status"]} if "status" in old else {}
-    new = _with_defaults(kind, new)
-    _check_immutable(kind, new, old)
+    new = with_defaults(kind, new)
+    if errors := [*spec_errors(kind, new), *_immutable_errors(kind, new, old)]:
+        raise refusals.invalid(kind, metadata["name"], errors)
     if "generation" in metadata and new.get("spec") != old.get("spec"):
         metadata["generation"] += 1
     return new
@@ -225,21 +229,12 @@ def _checked_metadata(kind: Kind, metadata: Object, errors: list[FieldError]) ->
     return {key: value for key, value in metadata.items() if value not in ("", [], {}, None)}
 
 
-def _with_defaults(kind: Kind, obj: Object) -> Object:
-    """The object with what a server adds to objects of its kind. 422 for a Pod without containers."""
-    if kind == PODS and not (obj.get("spec") or {}).get("containers"):
-        raise refusals.invalid(PODS, obj["metadata"]["name"], [refusals.required_value("spec.containers")])
-    return with_defaults(kind, obj)
-
-
-def _check_immutable(kind: Kind, new: Object, old: Object) -> None:
-    name = old["metadata"]["name"]
-    if kind == PODS and (errors := _pod_errors(new["spec"], old["spec"])):
-        raise refusals.invalid(kind, name, errors)
-    if errors := list(frozen_errors(kind, new, old)):
-        raise refusals.invalid(kind, name, errors)
+def _immutable_errors(kind: Kind, new: Object, old: Object) -> Iterator[FieldError]:
+    if kind == PODS:
+        yield from _pod_errors(new["spec"], old["spec"])
+    yield from frozen_errors(kind, new, old)
     if kind == CLAIMS and new.get("spec") != old.get("spec"):
-        raise refusals.invalid(kind, name, [refusals.invalid_value("spec", new.get("spec"), "field is immutable")])
+        yield refusals.invalid_value("spec", new.get("spec"), "field is immutable")
 
 
 def _pod_errors(new: Object, old: Object) -> list[FieldError]:

@@ -163,7 +163,7 @@ async def test_rejections_are_status_objects(
 
 
 async def test_the_namespace_of_the_path_is_the_objects(web: Web) -> None:
-    body = {"metadata": {"name": "train"}, "spec": {"containers": [{"name": "main"}]}}
+    body = {"metadata": {"name": "train"}, "spec": {"containers": [{"name": "main", "image": "training"}]}}
     status, created = await web.call("POST", "/api/v1/namespaces/default/pods", json=body)
     assert (status, created["metadata"]["namespace"]) == (201, "default")
     status, _ = await web.call("DELETE", "/api/v1/namespaces/default/pods/train", json={"gracePeriodSeconds": 0})

@@ -31,7 +31,9 @@ class Web:
 
     async def start(self) -> None:
         metadata = {"name": "train", "namespace": "default", "labels": {"app": "a"}, "finalizers": ["x/y"]}
-        await self.server.create(PODS, {"metadata": metadata, "spec": {"containers": [{"name": "main"}]}})
+        await self.server.create(
+            PODS, {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "training"}]}}
+        )
         await self.server.create(CLAIMS, {"metadata": {"name": "gpu", "namespace": "default"}, "spec": {}})
         await self.http.start()
         self.stack.push_async_callback(self.http.stop)

@@ -11,13 +11,19 @@ from drahealth.fakes.cluster.api_server.deletion import timestamp
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.storage import HISTORY
 
-POD: Object = {"metadata": {"name": "train", "namespace": "default"}, "spec": {"containers": [{"name": "main"}]}}
+POD: Object = {
+    "metadata": {"name": "train", "namespace": "default"},
+    "spec": {"containers": [{"name": "main", "image": "training"}]},
+}
 CLAIM: Object = {"metadata": {"name": "gpu", "namespace": "other", "finalizers": ["example.com/held"]}, "spec": {}}
 
 
 async def test_callers_have_copies_of_their_own() -> None:
     server = ApiServer()
-    mine: Object = {"metadata": {"name": "train", "namespace": "default"}, "spec": {"containers": [{"name": "main"}]}}
+    mine: Object = {
+        "metadata": {"name": "train", "namespace": "default"},
+        "spec": {"containers": [{"name": "main", "image": "training"}]},
+    }
     created = await server.create(PODS, mine)
     mine["spec"]["containers"].clear()
     created["spec"]["containers"].clear()
@@ -123,14 +129,18 @@ async def test_pod_is_bound_once_and_has_condition_pod_scheduled() -> None:
 
 async def test_missing_request_defaults_to_the_limit() -> None:
     resources = {"limits": {"example.com/gpu": "1", "cpu": "2"}, "requests": {"cpu": "1"}}
-    pod = await ApiServer().create(PODS, {**POD, "spec": {"containers": [{"name": "main", "resources": resources}]}})
+    pod = await ApiServer().create(
+        PODS, {**POD, "spec": {"containers": [{"name": "main", "image": "training", "resources": resources}]}}
+    )
     assert pod["spec"]["containers"][0]["resources"]["requests"] == {"example.com/gpu": "1", "cpu": "1"}
 
 
 async def test_a_resize_changes_limits_and_requests_and_is_a_new_generation() -> None:
     server = ApiServer()
     resources = {"limits": {"example.com/gpu": "1", "cpu": "2"}, "requests": {"example.com/gpu": "1", "cpu": "1"}}
-    await server.create(PODS, {**POD, "spec": {"containers": [{"name": "main", "resources": resources}]}})
+    await server.create(
+        PODS, {**POD, "spec": {"containers": [{"name": "main", "image": "training", "resources": resources}]}}
+    )
     await server.resize_pod("train", "default", {"cpu": "8"})
     pod, sizes = await server.get(PODS, "train", "default"), {"example.com/gpu": "1", "cpu": "8"}
     assert [one["resources"] for one in pod["spec"]["containers"]] == [{"limits": sizes, "requests": sizes}]

@@ -18,7 +18,9 @@ LABELS = {"app": "train"}
 
 async def run_pod(web: Web, name: str = "train", status: Object = READY) -> Object:
     metadata = {"name": name, "namespace": "default", "labels": LABELS}
-    pod = await web.server.create(PODS, {"metadata": metadata, "spec": {"containers": [{"name": "main"}]}})
+    pod = await web.server.create(
+        PODS, {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "training"}]}}
+    )
     return await web.server.replace_status(PODS, {**pod, "status": status})
 
 
@@ -79,7 +81,7 @@ async def test_the_status_of_a_budget_follows_its_pods(web: Web) -> None:
 
 
 async def test_a_percentage_is_that_of_the_wanted_replicas(web: Web) -> None:
-    template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main"}]}}
+    template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main", "image": "training"}]}}
     spec = {"replicas": 4, "selector": {"matchLabels": LABELS}, "template": template}
     owner = await web.server.create(REPLICA_SETS, {"metadata": {"name": "set", "namespace": "default"}, "spec": spec})
     reference = {"uid": owner["metadata"]["uid"], "controller": True}

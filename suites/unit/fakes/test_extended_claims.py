@@ -23,7 +23,7 @@ def container(name: str, **limits: str) -> Object:
 
 
 def pod(name: str, *containers: Object, **spec: Any) -> Object:
-    return named(name, {"containers": list(containers), **spec})
+    return named(name, {"containers": [{"image": "training", **one} for one in containers], **spec})
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,10 @@ def container(name: str = "main", restart: str = "", **limits: Any) -> Object:
 
 
 def pod(*containers: Object, init: tuple[Object, ...] = (), phase: str = "Pending", name: str = "pod") -> Object:
-    spec = {"containers": list(containers), "initContainers": list(init)}
+    spec = {
+        key: [{"image": "training", **one} for one in found]
+        for key, found in (("containers", containers), ("initContainers", init))
+    }
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec, "status": {"phase": phase}}
 
 

@@ -15,7 +15,9 @@ POD: dict[str, Any] = {
     "metadata": {"name": "bad", "foo": 1},
     "spec": {
         "contaienrs": [],
-        "containers": [{"name": "c", "resources": {"claims": [{"name": "g", "requests": 1}]}, "resourcess": {}}],
+        "containers": [
+            {"name": "c", "image": "c", "resources": {"claims": [{"name": "g", "requests": 1}]}, "resourcess": {}}
+        ],
         "resourceClaims": [{"name": "g", "resourceClaimName": "g"}],
     },
 }
@@ -76,7 +78,12 @@ async def test_other_requests_with_unknown_fields_get_warnings_or_nothing(web: W
 
 
 async def test_the_result_of_a_strict_patch_is_checked(web: Web) -> None:
-    good = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "good"}, "spec": {"containers": [{"name": "c"}]}}
+    good = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "good"},
+        "spec": {"containers": [{"name": "c", "image": "c"}]},
+    }
     assert await warnings(web, "POST", f"{PATH}?fieldValidation=Strict", good) == []
     patch = {"headers": {"Content-Type": "application/merge-patch+json"}, "json": {"metadata": {"foo": 1}}}
     status, answer = await web.call("PATCH", f"{PATH}/good?fieldValidation=Strict", **patch)

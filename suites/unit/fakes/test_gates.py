@@ -18,7 +18,7 @@ KEEPS = replace(DROPS, keeps_what_was_there=True)
 RESOURCE = {"resourceID": "driver/pool/gpu-0", "health": "Unhealthy", "message": "hot"}
 FIELD = [{"name": "claim:gpu", "resources": [RESOURCE]}]
 WITHOUT_MESSAGE = [{"name": "claim:gpu", "resources": [{"resourceID": "driver/pool/gpu-0", "health": "Unhealthy"}]}]
-CONTAINER: Object = {"name": "main", "resources": {"claims": [{"name": "gpu"}]}}
+CONTAINER: Object = {"name": "main", "image": "training", "resources": {"claims": [{"name": "gpu"}]}}
 CLAIMS: list[Object] = [{"name": "gpu", "resourceClaimName": "gpu"}]
 POD: Object = {
     "metadata": {"name": "train", "namespace": "default"},

@@ -15,7 +15,10 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.storage import RESTART_GAP
 from drahealth.suites.unit.expected_errors import api_error
 
-POD: Object = {"metadata": {"name": "pod", "namespace": "default"}, "spec": {"containers": [{"name": "main"}]}}
+POD: Object = {
+    "metadata": {"name": "pod", "namespace": "default"},
+    "spec": {"containers": [{"name": "main", "image": "training"}]},
+}
 KINDS = (NAMESPACES, PODS, CLAIMS)
 
 

@@ -9,7 +9,7 @@ from drahealth.fakes.cluster.pod_worker.pod_object import PodObject
 
 MANIFEST = {
     "metadata": {"name": "train", "namespace": "default"},
-    "spec": {"nodeName": "node-a", "containers": [{"name": "main"}]},
+    "spec": {"nodeName": "node-a", "containers": [{"name": "main", "image": "training"}]},
 }
 
 

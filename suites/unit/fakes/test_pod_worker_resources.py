@@ -25,7 +25,11 @@ def containers(**more: Any) -> Any:
 
 
 async def test_container_starts_with_its_granted_devices(world: World) -> None:
-    uid = await world.pod(**containers(initContainers=[{"name": "init", "command": ["sh", "-c", "exit 0"], **LIMITS}]))
+    uid = await world.pod(
+        **containers(
+            initContainers=[{"name": "init", "image": "training", "command": ["sh", "-c", "exit 0"], **LIMITS}]
+        )
+    )
     await world.until_pod(lambda pod: phase(pod) == "Running")
     (main,) = [c for c in world.runtime.containers(pod_uid=uid) if c.config.name == "main"]
     assert world.devices.wanted == {"init": {GPU: 2}, "main": {GPU: 2}}

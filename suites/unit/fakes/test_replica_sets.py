@@ -12,11 +12,11 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.scheduling.replica_sets import ReplicaSetController
 from drahealth.suites.unit.endings import PATIENCE
 
-POD: Object = {"metadata": {"labels": {"app": "job"}}, "spec": {"containers": [{"name": "main"}]}}
+POD: Object = {"metadata": {"labels": {"app": "job"}}, "spec": {"containers": [{"name": "main", "image": "training"}]}}
 
 
 def replica_set(replicas: Any = 2, template: Any = POD) -> Object:
-    spec = {"replicas": replicas, "template": template}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "job"}}, "template": template}
     return {"metadata": {"name": "job", "namespace": "default"}, "spec": spec}
 
 

@@ -47,7 +47,7 @@ def named(name: str, spec: Object) -> Object:
 
 def pod(name: str, *resource_claims: Object, **spec: Any) -> Object:
     entries = [{"name": f"c{index}", **entry} for index, entry in enumerate(resource_claims)]
-    return named(name, {"containers": [{"name": "main"}], "resourceClaims": entries, **spec})
+    return named(name, {"containers": [{"name": "main", "image": "training"}], "resourceClaims": entries, **spec})
 
 
 def uses(claim: str) -> Object:

@@ -5,8 +5,15 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, PODS, REPLICA_SETS, SLICES, ApiError, Kind
-from drahealth.fakes.cluster.api_server.spec_validation import validate_spec
+from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, PODS, REPLICA_SETS, SLICES, ApiError, Kind, Object
+from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.spec_validation import check_spec, spec_errors
+
+
+def validate_spec(kind: Kind, obj: Object) -> None:
+    check_spec(kind, obj)
+    if errors := spec_errors(kind, obj):
+        raise refusals.invalid(kind, "x", errors)
 
 
 @pytest.mark.parametrize(
@@ -20,7 +27,7 @@ from drahealth.fakes.cluster.api_server.spec_validation import validate_spec
             PODS,
             {"resourceClaims": [{"name": "gpu"}]},
             422,
-            "must specify exactly one of: resourceClaimName, resourceClaimTemplateName",
+            "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
         ),
         (CLAIMS, {"devices": {"requests": [{"exactly": {}}]}}, 422, "spec.devices.requests[0].name: Required value"),
         (CLAIM_TEMPLATES, {"spec": {"devices": []}}, 400, "spec.spec.devices must be an object, got list"),
@@ -36,18 +43,18 @@ def test_missing_field_is_rejected_with_its_path(kind: Kind, spec: dict[str, Any
 
 def test_unused_field_can_be_missing() -> None:
     validate_spec(CLAIMS, {"metadata": {"name": "x"}, "spec": {}})
-    validate_spec(PODS, {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "main"}]}})
+    validate_spec(PODS, {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "main", "image": "a"}]}})
 
 
 def amounts(**lists: Any) -> dict[str, Any]:
-    return {"containers": [{"name": "main", "resources": lists}]}
+    return {"containers": [{"name": "main", "image": "a", "resources": lists}]}
 
 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
         (amounts(limits={"example.com/gpu": "1.5"}), "must be an integer"),
-        (amounts(limits={"example.com/gpu": "-1"}), "must be an integer"),
+        (amounts(limits={"example.com/gpu": "-1"}), "must be greater than or equal to 0"),
         (amounts(requests={"example.com/gpu": "1"}), "Limit must be set for non overcommitable resources"),
         (
             amounts(limits={"example.com/gpu": 2}, requests={"example.com/gpu": 1}),
@@ -62,8 +69,11 @@ def test_extended_resources_are_integers_and_not_overcommitted(spec: dict[str, A
     assert message in refusal.value.message
 
 
-def test_other_resources_are_not_validated() -> None:
-    validate_spec(PODS, {"metadata": {"name": "x"}, "spec": amounts(limits={"cpu": "1.5"}, requests={"cpu": "100m"})})
+def test_other_resources_can_be_overcommitted() -> None:
+    validate_spec(
+        PODS,
+        {"metadata": {"name": "x"}, "spec": amounts(limits={"cpu": "1.5"}, requests={"cpu": "100m", "memory": "1Gi"})},
+    )
 
 
 DECLARED = [{"name": "a", "resourceClaimName": "x"}, {"name": "b", "resourceClaimName": "y"}]
@@ -71,7 +81,10 @@ OTHERS = "must be one of the names in pod.spec.resourceClaims"
 
 
 def using(*claims: dict[str, str], declared: list[dict[str, str]] = DECLARED) -> dict[str, Any]:
-    return {"containers": [{"name": "main", "resources": {"claims": list(claims)}}], "resourceClaims": declared}
+    return {
+        "containers": [{"name": "main", "image": "a", "resources": {"claims": list(claims)}}],
+        "resourceClaims": declared,
+    }
 
 
 @pytest.mark.parametrize(
@@ -118,10 +131,30 @@ def test_a_request_after_its_whole_claim_is_reported_as_a_duplicate_only() -> No
 
 
 def test_the_claims_of_init_containers_and_of_templates_are_checked() -> None:
-    containers = [{"name": "main", "resources": {"claims": [{"name": "a"}]}}]
-    spec = {"containers": [{"name": "main"}], "initContainers": containers, "resourceClaims": [*DECLARED, DECLARED[1]]}
+    containers = [{"name": "main", "image": "a", "resources": {"claims": [{"name": "a"}]}}]
+    spec = {
+        "containers": [{"name": "main", "image": "a"}],
+        "initContainers": containers,
+        "resourceClaims": [*DECLARED, DECLARED[1]],
+    }
     with pytest.raises(ApiError, match=r'spec\.resourceClaims\[2\]\.name: Duplicate value: "b"'):
         validate_spec(PODS, {"metadata": {"name": "x"}, "spec": spec})
-    template = {"spec": {"containers": containers}}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": containers}}
     with pytest.raises(ApiError, match=r"spec\.template\.spec\.containers\[0\]\.resources\.claims\[0\]: Not found"):
-        validate_spec(REPLICA_SETS, {"metadata": {"name": "x"}, "spec": {"template": template}})
+        validate_spec(REPLICA_SETS, {"metadata": {"name": "x"}, "spec": {"selector": {}, "template": template}})
+
+
+@pytest.mark.parametrize("amount", ["much", "1Gib", "", "1e", ".", "--1"])
+def test_an_amount_is_a_quantity(amount: str) -> None:
+    with pytest.raises(ApiError, match="quantities must match the regular expression") as refusal:
+        validate_spec(PODS, {"metadata": {"name": "x"}, "spec": amounts(limits={"cpu": amount})})
+    assert refusal.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("less", "more"), [("1", "1.5"), ("999m", "1"), ("1000Mi", "1Gi"), ("1M", "1Mi"), ("1e3", "2k"), ("1n", "1u")]
+)
+def test_a_request_is_not_more_than_its_limit(less: str, more: str) -> None:
+    validate_spec(PODS, {"metadata": {"name": "x"}, "spec": amounts(limits={"cpu": more}, requests={"cpu": less})})
+    with pytest.raises(ApiError, match=rf"must be less than or equal to cpu limit of {less}"):
+        validate_spec(PODS, {"metadata": {"name": "x"}, "spec": amounts(limits={"cpu": less}, requests={"cpu": more})})
