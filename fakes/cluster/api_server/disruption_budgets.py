@@ -57,6 +57,8 @@ def check_eviction(pod: Object, budgets: Sequence[Object]) -> None:
         raise refusals.several_budgets()
     for budget in found:
         status = budget.get("status") or {}
+        if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+            raise refusals.unprocessed_budget(budget["metadata"]["name"])
         healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
         always = (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
         if not is_ready(pod) and (always or healthy >= desired > 0):

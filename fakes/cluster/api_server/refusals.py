@@ -200,13 +200,19 @@ def terminating(kind: Kind, name: str, namespace: str) -> ApiError:
 def several_budgets() -> ApiError:
     """The error for an eviction of a Pod that several budgets select, which Kubernetes reports as a server error."""
     message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-    return ApiError(500, "InternalError", message)
+    return ApiError(500, "InternalServerError", message)
 
 
 def over_budget(cause: str) -> ApiError:
     """The error for an eviction that a PodDisruptionBudget forbids."""
     message = "Cannot evict pod as it would violate the pod's disruption budget."
     return ApiError(429, "TooManyRequests", message, {"causes": [{"reason": "DisruptionBudget", "message": cause}]})
+
+
+def unprocessed_budget(name: str) -> ApiError:
+    """The error for an eviction while the status of a budget is not the one of its spec."""
+    error = over_budget(f"The disruption budget {name} is still being processed by the server.")
+    return ApiError(error.status, error.reason, error.message, {**(error.details or {}), "retryAfterSeconds": 10})
 
 
 def bad_request(message: str) -> ApiError:

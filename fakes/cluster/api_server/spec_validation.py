@@ -1,5 +1,6 @@
 """Validates the required parts of a spec: the names that a scheduler and a kubelet expect."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from drahealth.fakes.cluster.api_server.data_validation import data_errors
 from drahealth.fakes.cluster.api_server.disruption_budgets import selects
 from drahealth.fakes.cluster.api_server.pod_spec_validation import check_spec_shape, pod_spec_errors
 from drahealth.fakes.cluster.api_server.refusals import FieldError
+from drahealth.fakes.cluster.api_server.slice_validation import slice_errors
 from drahealth.fakes.cluster.other_kinds import BUDGETS, CRDS
 
 _REQUESTS = ("devices.requests[].name", "devices.requests[].firstAvailable[].name")
@@ -23,6 +25,10 @@ _REQUIRED: dict[Kind, tuple[str, ...]] = {
     SLICES: ("spec.driver", "spec.pool.name", "spec.devices[].name"),
 }
 """Paths of required names; `[]` means each element of a list. The list itself can be missing."""
+
+
+_EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
+_SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def check_spec(kind: Kind, obj: Object) -> None:
@@ -45,6 +51,8 @@ def spec_errors(kind: Kind, obj: Object) -> list[FieldError]:
         return [*pod_spec_errors(obj.get("spec") or {}, "spec"), *_gate_errors(obj.get("spec") or {})]
     if kind == REPLICA_SETS:
         return list(_set_errors(obj.get("spec") or {}))
+    if kind == SLICES:
+        return list(slice_errors(obj.get("spec") or {}))
     errors = [error for path in _REQUIRED.get(kind, ()) for error in _missing(obj, path.split("."), "")]
     if kind in (CLAIMS, CLAIM_TEMPLATES) and not errors:
         at, spec = ("spec", obj.get("spec")) if kind == CLAIMS else ("spec.spec", (obj.get("spec") or {}).get("spec"))
@@ -78,11 +86,33 @@ def _set_errors(spec: Object) -> Iterator[FieldError]:
 
 
 def _budget_errors(spec: Object) -> Iterator[FieldError]:
-    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-        yield refusals.invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")
-    for key in ("minAvailable", "maxUnavailable"):
-        if isinstance(amount := spec.get(key), int) and amount < 0:
-            yield refusals.invalid_value(f"spec.{key}", amount, "must be greater than or equal to 0")
+    policy, keys = spec.get("unhealthyPodEvictionPolicy"), ("minAvailable", "maxUnavailable")
+    if all(spec.get(key) is not None for key in keys):
+        fields = ("minAvailable", "selector", "maxUnavailable", "unhealthyPodEvictionPolicy")
+        shown = {f"{key[0].upper()}{key[1:]}": spec.get(key) for key in fields}
+        yield refusals.invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set")
+    for key in keys:
+        yield from _share_errors(f"spec.{key}", spec.get(key))
+    if policy is not None and policy not in _EVICTION_POLICIES:
+        yield refusals.unsupported_value("spec.unhealthyPodEvictionPolicy", policy, _EVICTION_POLICIES)
+    for index, one in enumerate((spec.get("selector") or {}).get("matchExpressions") or ()):
+        if one.get("operator") not in _SELECTOR_OPERATORS:
+            at = f"spec.selector.matchExpressions[{index}].operator"
+            yield refusals.invalid_value(at, one.get("operator") or "", "not a valid selector operator")
+
+
+def _share_errors(at: str, amount: Any) -> Iterator[FieldError]:
+    """The errors of a number of Pods, or of a percentage."""
+    if isinstance(amount, int) and amount < 0:
+        yield refusals.invalid_value(at, amount, "must be greater than or equal to 0")
+    if not isinstance(amount, str):
+        return
+    if not re.fullmatch(r"[0-9]+%", amount):
+        form = "a valid percent string must be a numeric string followed by an ending '%'"
+        why = f"{form} (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+        yield refusals.invalid_value(at, amount, why)
+    elif int(amount[:-1]) > 100:
+        yield refusals.invalid_value(at, amount, "must not be greater than 100%")
 
 
 def _definition_errors(definition: Object) -> Iterator[FieldError]:

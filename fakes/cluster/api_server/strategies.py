@@ -29,8 +29,9 @@ from drahealth.fakes.cluster.api_server.data_validation import frozen_errors
 from drahealth.fakes.cluster.api_server.defaults import qos_class, with_defaults
 from drahealth.fakes.cluster.api_server.metadata_validation import metadata_errors, new_finalizer_errors
 from drahealth.fakes.cluster.api_server.refusals import FieldError
+from drahealth.fakes.cluster.api_server.slice_validation import moved_errors
 from drahealth.fakes.cluster.api_server.spec_validation import check_spec, spec_errors
-from drahealth.fakes.cluster.other_kinds import CRDS, is_of_kubernetes
+from drahealth.fakes.cluster.other_kinds import BUDGETS, CRDS, is_of_kubernetes
 
 WITH_GENERATION = frozenset({PODS, DEVICE_CLASSES, SLICES, REPLICA_SETS})
 """Kinds of `api.KINDS` with `metadata.generation`, which counts changes of the spec. All other kinds have it, too."""
@@ -40,6 +41,7 @@ _FIRST_STATUS: dict[Kind, Object] = {
     CLAIMS: {},
     NAMESPACES: {"phase": "Active"},
     REPLICA_SETS: {},
+    BUDGETS: dict.fromkeys(("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"), 0),
 }
 _SERVER_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 _NOT_OF_CLIENTS = (*_SERVER_FIELDS, "resourceVersion", "selfLink")
@@ -136,7 +138,8 @@ def status_updated(kind: Kind, obj: Object, old: Object) -> Object:
         raise refusals.invalid(kind, metadata["name"], errors)
     if kind in _METADATA_WITH_STATUS:
         kept = {key: metadata[key] for key in (*_SERVER_FIELDS, "ownerReferences") if key in metadata}
-        metadata = _checked_metadata(kind, {**obj["metadata"], **kept}, [])
+        taken = {key: value for key, value in obj["metadata"].items() if key != "ownerReferences"}
+        metadata = _checked_metadata(kind, {**taken, **kept}, [])
     elif "managedFields" in obj["metadata"]:
         metadata = {**metadata, "managedFields": obj["metadata"]["managedFields"]}
     qos = {key: old["status"][key] for key in ("qosClass",) if key in (old.get("status") or {})}
@@ -233,6 +236,8 @@ def _immutable_errors(kind: Kind, new: Object, old: Object) -> Iterator[FieldErr
     if kind == PODS:
         yield from _pod_errors(new["spec"], old["spec"])
     yield from frozen_errors(kind, new, old)
+    if kind == SLICES:
+        yield from moved_errors(new.get("spec") or {}, old.get("spec") or {})
     if kind == CLAIMS and new.get("spec") != old.get("spec"):
         yield refusals.invalid_value("spec", new.get("spec"), "field is immutable")
 

@@ -43,7 +43,12 @@ async def subjects(
 
 
 def slice_of(node: str) -> Object:
-    spec = {"driver": "gpu.example.com", "nodeName": node, "pool": {"name": node or "all"}, "devices": []}
+    spec = {
+        "driver": "gpu.example.com",
+        "nodeName": node,
+        "pool": {"name": node or "all", "resourceSliceCount": 1},
+        "devices": [],
+    }
     return {"metadata": {"name": f"{node}-gpus"}, "spec": spec}
 
 

@@ -335,7 +335,7 @@ async def test_unreachable_node_is_an_error(tmp_path: Path) -> None:
 
 async def test_new_slices_of_the_node_are_removed_and_others_stay(tmp_path: Path) -> None:
     def slice_of(driver: str, name: str) -> Object:
-        spec = {"driver": driver, "nodeName": NODE, "pool": {"name": name}, "devices": []}
+        spec = {"driver": driver, "nodeName": NODE, "pool": {"name": name, "resourceSliceCount": 1}, "devices": []}
         return {"metadata": {"name": name}, "spec": spec}
 
     async with api_server("memory", tmp_path) as server:

@@ -50,7 +50,12 @@ async def test_next_run_removes_objects_of_a_killed_run(tmp_path: Path) -> None:
             for folder, name in (("dh-dead", "drahealth-a-main"), ("dh-other", "drahealth-b-main")):
                 client.run = run_name(tmp_path / folder)
                 await client.create(NODES, {"metadata": {"name": name}})
-                spec = {"driver": "gpu.example.com", "nodeName": name, "pool": {"name": name}, "devices": []}
+                spec = {
+                    "driver": "gpu.example.com",
+                    "nodeName": name,
+                    "pool": {"name": name, "resourceSliceCount": 1},
+                    "devices": [],
+                }
                 await server.api.create(SLICES, {"metadata": {"name": name}, "spec": spec})
             await server.api.create(NODES, {"metadata": {"name": "mine"}})
             dead = run_name(tmp_path / "dh-dead")

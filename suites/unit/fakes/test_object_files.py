@@ -49,7 +49,10 @@ async def test_revisions_of_an_earlier_process_are_not_reused(tmp_path: Path) ->
 
 
 async def test_resource_slices_are_not_kept_across_restarts(tmp_path: Path) -> None:
-    slice_ = {"metadata": {"name": "s"}, "spec": {"driver": "d", "pool": {"name": "p"}}}
+    slice_ = {
+        "metadata": {"name": "s"},
+        "spec": {"driver": "d", "allNodes": True, "pool": {"name": "p", "resourceSliceCount": 1}},
+    }
     await server(tmp_path).create(SLICES, slice_)
     assert await server(tmp_path).list(SLICES) == []
 

@@ -22,7 +22,12 @@ BETA_1 = "resource.k8s.io/v1beta1"
 
 
 def slice_in(version: str, device: Object) -> Object:
-    spec = {"driver": "gpu.example.com", "nodeName": "node-a", "pool": {"name": "node-a"}, "devices": [device]}
+    spec = {
+        "driver": "gpu.example.com",
+        "nodeName": "node-a",
+        "pool": {"name": "node-a", "resourceSliceCount": 1},
+        "devices": [device],
+    }
     return {"apiVersion": version, "kind": "ResourceSlice", "metadata": {"name": "gpus"}, "spec": spec}
 
 

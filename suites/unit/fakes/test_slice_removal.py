@@ -43,7 +43,12 @@ class Rig:
     async def publish(self) -> None:
         for node in ("node-a", "node-b"):
             for driver in ("gpu", "nic"):
-                spec: dict[str, Any] = {"driver": driver, "nodeName": node, "pool": {"name": node}, "devices": []}
+                spec: dict[str, Any] = {
+                    "driver": driver,
+                    "nodeName": node,
+                    "pool": {"name": node, "resourceSliceCount": 1},
+                    "devices": [],
+                }
                 await self.api.create(SLICES, {"metadata": {"name": f"{node}-{driver}"}, "spec": spec})
 
     async def slices(self) -> list[str]:

@@ -31,7 +31,7 @@ def validate_spec(kind: Kind, obj: Object) -> None:
         ),
         (CLAIMS, {"devices": {"requests": [{"exactly": {}}]}}, 422, "spec.devices.requests[0].name: Required value"),
         (CLAIM_TEMPLATES, {"spec": {"devices": []}}, 400, "spec.spec.devices must be an object, got list"),
-        (SLICES, {"devices": [{}]}, 422, "[spec.driver: Required value, spec.pool.name: Required value, spec.devices"),
+        (SLICES, {"devices": [{}]}, 422, "[spec.driver: Required value, spec.pool.name: Required value, spec.pool"),
     ],
 )
 def test_missing_field_is_rejected_with_its_path(kind: Kind, spec: dict[str, Any], status: int, message: str) -> None:
