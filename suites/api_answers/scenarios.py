@@ -3,6 +3,7 @@
 from typing import Any
 
 from drahealth.suites.api_answers.kinds import CONTAINER, Object
+from drahealth.suites.api_answers.objects import BUDGETS, OPTIONS, REVIEWS, SCALES, SLICES
 from drahealth.suites.api_answers.pod_specs import POD_SPECS
 from drahealth.suites.api_answers.request import APPLY, JSON_PATCH, MERGE, STRATEGIC, Request, Scenario
 
@@ -804,5 +805,6 @@ _NODES = Scenario("nodes", [_create("create", NODES, {"metadata": {"name": "$NS"
 SCENARIOS = (
     *(_GRACE, _PATCHES, _UPDATES, _NAMESPACES, _OWNERS, _SUBRESOURCES, _BINDINGS, _PAGES, _WATCHES, _FORMS),
     *(_VALIDATION, _EVENTS_API, _APPLY, _CUSTOM, _NODES, POD_SPECS),
+    *(SLICES, BUDGETS, OPTIONS, REVIEWS, SCALES),
 )
 """The scenarios besides those of every kind (`kinds.matrix`)."""

@@ -60,7 +60,7 @@ def list_options(query: Mapping[str, str]) -> ListOptions:
     errors = _watch_errors(query, match) if watch else _list_errors(query, match, revision)
     if errors:
         raise refusals.invalid_options("ListOptions", errors)
-    if query.get("continue") and revision not in ("", "0"):
+    if query.get("continue") and revision not in ("", "0") and not watch:
         raise refusals.bad_request("specifying resource version is not allowed when using continue")
     start = continue_of(query["continue"]) if query.get("continue") and not watch else None
     return ListOptions(
@@ -98,7 +98,7 @@ def _watch_errors(query: Mapping[str, str], match: str) -> list[FieldError]:
         errors.append(refusals.forbidden(at, f"{at} is forbidden for watch unless sendInitialEvents is provided"))
     if match not in ("", _NOT_OLDER):
         errors.append(refusals.unsupported_value(at, match, (_NOT_OLDER,)))
-    if match and query.get("continue"):
+    if query.get("continue") and (match or query.get("resourceVersion", "") in ("", "0")):
         errors.append(refusals.forbidden(at, f"{at} is forbidden when continue is provided"))
     return errors
 

@@ -18,10 +18,7 @@ TABLE = "Table"
 
 _METADATA, _METADATA_LIST = "PartialObjectMetadata", "PartialObjectMetadataList"
 _KINDS, _VERSIONS = (TABLE, _METADATA, _METADATA_LIST), ("v1", "v1beta1")
-_MEDIA_TYPES = (
-    *("application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor"),
-    *("*/*", "application/*"),
-)
+_MEDIA_TYPES = (*("application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "*/*"),)
 _INCLUDES = ("None", "Metadata", "Object")
 _CONDITIONS: Mapping[str, Object] = {
     "Succeeded": {

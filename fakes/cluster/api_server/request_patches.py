@@ -51,8 +51,8 @@ def is_apply(request: web.Request) -> bool:
 
 
 def empty_object(request: web.Request, kind: Kind) -> Object:
-    """The object of the path without any field, to apply a patch to."""
-    place = {key: request.match_info[key] for key in ("namespace", "name") if key in request.match_info}
+    """The object of the path without any field, to apply a patch to; the patch has the name."""
+    place = {key: request.match_info[key] for key in ("namespace",) if key in request.match_info}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": place}
 
 

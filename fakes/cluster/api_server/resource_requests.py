@@ -66,6 +66,7 @@ class Resource:
 
     async def _get(self, request: web.Request) -> web.Response:
         representation = await self._representation(request)
+        self._server.check_revision(request.query.get("resourceVersion", ""))
         obj = await self._server.get(self._kind, request.match_info["name"], _namespace(request))
         return json_answer(representation.one(obj))
 
@@ -107,6 +108,8 @@ class Resource:
                 if error.status != 404 or not is_apply(request):
                     raise
             new = change(empty_object(request, self._kind))
+            if new["metadata"].get("name") != name:
+                raise refusals.other_name(str(new["metadata"].get("name") or ""), name)
             if uid := new["metadata"].get("uid"):
                 raise refusals.no_object_with_uid(self._kind, name, str(uid))
             return fields.response(representation.one(await self._server.create(self._kind, new)), status=201)

@@ -16,6 +16,7 @@ from drahealth.fakes.cluster.api_server.rejection_log import RejectionLog
 from drahealth.fakes.cluster.api_server.request_bodies import BODY_LIMIT, REJECTIONS, log_rejected, not_served
 from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
 from drahealth.fakes.cluster.api_server.resource_requests import Resource
+from drahealth.fakes.cluster.api_server.scale_routes import scale_routes
 from drahealth.fakes.cluster.api_server.served_kinds import SERVED
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.versioned_server import VersionedServer
@@ -37,15 +38,20 @@ def application(server: ApiServer, checks: RequestChecks) -> web.Application:
     for path in ("/readyz", "/livez", "/healthz"):
         app.router.add_get(path, _health(server))
     versioned = VersionedServer(server)
-    app.add_routes(pod_routes(versioned))
-    app.add_routes(review_routes(versioned))
+    for one in (pod_routes(versioned), review_routes(versioned), scale_routes(versioned)):
+        app.add_routes(_with_slash(one))
     for served in SERVED:
-        app.add_routes(Resource(versioned, served.kind).routes())
+        app.add_routes(_with_slash(Resource(versioned, served.kind).routes()))
     for version in ("v1", "{group}/{version}"):
         for namespaced in (True, False):
             routes = Resource(versioned, _any_kind(version, namespaced=namespaced)).routes()
-            app.add_routes([_of_any_kind(versioned, route) for route in routes])
+            app.add_routes(_with_slash([_of_any_kind(versioned, route) for route in routes]))
     return app
+
+
+def _with_slash(routes: list[web.RouteDef]) -> list[web.RouteDef]:
+    """The routes, and the same ones with a slash at the end of the path, which Kubernetes ignores."""
+    return [*routes, *(web.RouteDef(route.method, f"{route.path}/", route.handler, route.kwargs) for route in routes)]
 
 
 def _is_served(request: web.Request) -> bool:
@@ -104,7 +110,7 @@ async def _kind_at(server: VersionedServer, request: web.Request) -> Kind:
     """The kind of a request. Raises `ApiError` 404, and HTTPMethodNotAllowed."""
     place, resource = request.match_info, request.match_info.route.resource
     assert resource
-    has_namespace, is_status = "namespace" in place, resource.canonical.endswith("/status")
+    has_namespace, is_status = "namespace" in place, resource.canonical.rstrip("/").endswith("/status")
     version = f"{place['group']}/{place['version']}" if "group" in place else "v1"
     kind = server.kinds.at(version, place["plural"])
     if kind is None or (has_namespace and not kind.namespaced) or (is_status and not kind.has_status):

@@ -1,12 +1,14 @@
-"""Reviews: a client asks who it is, and what it can do. The server has one user, who can do everything. Pure.
+"""Reviews: a client asks who it is, and what it or another user can do. Every user can do everything. Pure.
 
 Source: k8s.io/api, `authentication/v1` and `authorization/v1`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from drahealth.fakes.cluster.api import Kind, Object
+from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.refusals import FieldError
 
 _AUTHORIZATION = "authorization.k8s.io/v1"
 _ALL = ["*"]
@@ -20,11 +22,32 @@ _RULES: Object = {
 _STATUS: Mapping[Kind, Object] = {
     Kind("SelfSubjectReview", "selfsubjectreviews", "authentication.k8s.io/v1", False): {"userInfo": _USER},
     Kind("SelfSubjectAccessReview", "selfsubjectaccessreviews", _AUTHORIZATION, False): {"allowed": True},
+    Kind("SubjectAccessReview", "subjectaccessreviews", _AUTHORIZATION, False): {"allowed": True},
+    Kind("LocalSubjectAccessReview", "localsubjectaccessreviews", _AUTHORIZATION, True): {"allowed": True},
     Kind("SelfSubjectRulesReview", "selfsubjectrulesreviews", _AUTHORIZATION, False): _RULES,
 }
 
 REVIEWS: tuple[Kind, ...] = tuple(_STATUS)
 """The kinds of reviews. They are created and answered, but not stored."""
+
+
+def review_errors(kind: Kind, review: Object) -> Iterator[FieldError]:
+    """The errors in a review of access; none for other reviews."""
+    if not kind.kind.endswith("AccessReview"):
+        return
+    spec, one_of = review.get("spec") or {}, "exactly one of nonResourceAttributes or resourceAttributes"
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if (resource is None) == (path is None):
+        shown = path and {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
+        yield refusals.invalid_value("spec", shown, f"{one_of} must be specified")
+    if not kind.kind.startswith("Self") and not spec.get("user") and not spec.get("groups"):
+        yield refusals.invalid_value("spec.user", "", "at least one of user or group must be specified")
+    if kind.namespaced and resource is not None:
+        namespace = resource.get("namespace") or ""
+        if namespace != review["metadata"].get("namespace", ""):
+            yield refusals.invalid_value(
+                "spec.resourceAttributes.namespace", namespace, "must match metadata.namespace"
+            )
 
 
 def reviewed(kind: Kind, review: Object, time: str) -> dict[str, Any]:

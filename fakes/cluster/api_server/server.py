@@ -150,6 +150,13 @@ class ApiServer:
         self._check_ready()
         return self._served(kind, self._stored(kind, name, namespace))
 
+    def check_revision(self, revision: str) -> None:
+        """Raises `ApiError` for the revision of a get: 500 if it is not a number, 504 if it is of the future."""
+        if revision and not revision.isdecimal():
+            raise refusals.wrong_watch_revision(revision)
+        if revision and int(revision) > self._storage.revision:
+            raise refusals.too_new(int(revision), self._storage.revision)
+
     async def list(self, kind: Kind, namespace: str | None = None) -> list[Object]:
         """All objects of the kind in the order of namespace and name."""
         return (await self.snapshot(kind, namespace)).objects

@@ -54,6 +54,9 @@ class VersionedServer:
         served = self._server.kinds[kind]
         return served.serve(await self._server.get(served.stored, name, namespace))
 
+    def check_revision(self, revision: str) -> None:
+        self._server.check_revision(revision)
+
     async def snapshot(self, kind: Kind, namespace: str | None = None, matches: Matches = everything) -> Snapshot:
         served = self._server.kinds[kind]
         objects, revision = await self._server.snapshot(served.stored, namespace, matches)
