@@ -109,12 +109,12 @@ def _manifest(document: Node, node_name: str) -> Manifest:
         _check_node(document, obj, node_name)
     if kind == NAMESPACES:
         _check_namespace(document, kind, metadata)
+    _check_fields(document, kind, obj)
     try:
         strategies.created(kind, obj, strategies.ServerFields("", ""))
     except ApiError as error:
         raise Malformed(error.message, line_of(document)) from None
     _check_namespace(document, kind, metadata)
-    _check_fields(document, kind, obj)
     return Manifest(kind, obj, allocation)
 
 

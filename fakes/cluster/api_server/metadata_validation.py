@@ -117,17 +117,17 @@ def _owner_errors(references: Sequence[Object]) -> Iterator[FieldError]:
 
 
 def label_name_errors(name: str) -> Iterator[str]:
-    """What is wrong with a name that must be an RFC 1123 label."""
+    """The errors in a name that must be an RFC 1123 label."""
     return _LABEL_NAME.errors(name)
 
 
 def subdomain_errors(name: str) -> Iterator[str]:
-    """What is wrong with a name that must be an RFC 1123 subdomain."""
+    """The errors in a name that must be an RFC 1123 subdomain."""
     return _SUBDOMAIN.errors(name)
 
 
 def label_value_errors(value: str) -> Iterator[str]:
-    """What is wrong with the value of a label."""
+    """The errors in the value of a label."""
     return _VALUE.errors(value)
 
 
@@ -155,7 +155,7 @@ def _name_errors(name: str, kind: Kind | None) -> Iterator[str]:
 
 
 def label_key_errors(key: Any) -> Iterator[str]:
-    """What is wrong with the key of a label, or another qualified name: an optional prefix, a slash, and a name."""
+    """The errors in the key of a label, or another qualified name: an optional prefix, a slash, and a name."""
     prefix, slash, name = key.rpartition("/")
     if slash and not prefix:
         yield "prefix part must be non-empty"

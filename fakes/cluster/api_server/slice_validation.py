@@ -10,6 +10,7 @@ from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.metadata_validation import label_name_errors, subdomain_errors
 from drahealth.fakes.cluster.api_server.refusals import FieldError
 
+_LONGEST_POOL_NAME = 253
 _NODES = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 _ONE_OF = f"exactly one of {', '.join(f'`{name}`' for name in _NODES)} is required"
 
@@ -18,7 +19,7 @@ def slice_errors(spec: Object) -> Iterator[FieldError]:
     """The errors in the spec of a ResourceSlice."""
     yield from _name_errors(spec.get("driver") or "", "spec.driver")
     pool = spec.get("pool") or {}
-    yield from _name_errors(pool.get("name") or "", "spec.pool.name")
+    yield from _pool_name_errors(pool.get("name") or "")
     if pool.get("resourceSliceCount", 0) <= 0:
         count = pool.get("resourceSliceCount", 0)
         yield refusals.invalid_value("spec.pool.resourceSliceCount", count, "must be greater than zero")
@@ -34,6 +35,18 @@ def slice_errors(spec: Object) -> Iterator[FieldError]:
             yield refusals.duplicate_value(at, name)
         names.add(name)
         yield from (refusals.invalid_value(f"{at}.name", name, why) for why in label_name_errors(name))
+
+
+def _pool_name_errors(name: str) -> Iterator[FieldError]:
+    """The errors in the name of a pool: names with dots, joined by slashes."""
+    at = "spec.pool.name"
+    if not name:
+        yield refusals.required_value(at)
+        return
+    if len(name) > _LONGEST_POOL_NAME:
+        yield refusals.too_long(at, _LONGEST_POOL_NAME)
+    for part in name.split("/"):
+        yield from (refusals.invalid_value(at, part, why) for why in subdomain_errors(part))
 
 
 def _name_errors(name: str, at: str) -> Iterator[FieldError]:

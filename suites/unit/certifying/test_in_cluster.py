@@ -306,7 +306,10 @@ async def test_pod_that_cannot_start_is_an_error_with_its_reason(tmp_path: Path)
 
 async def test_existing_pod_is_not_replaced(tmp_path: Path) -> None:
     async with subject(tmp_path) as (api, found, _):
-        mine = {"metadata": {"name": "driver", "namespace": "gpus"}, "spec": {"containers": [{"name": "a"}]}}
+        mine = {
+            "metadata": {"name": "driver", "namespace": "gpus"},
+            "spec": {"containers": [{"name": "a", "image": "b"}]},
+        }
         await api.create(PODS, mine)
         with pytest.raises(ConfigurationError, match="already exists"):
             await found.start()

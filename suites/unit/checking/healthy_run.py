@@ -84,7 +84,8 @@ def without(kind: type[Event], *experiments: str) -> Edit:
 def resource_slice(*names: str, **changes: object) -> dict[str, Any]:
     """The ResourceSlice of the driver."""
     devices = [{"name": name, "attributes": {"index": {"int": index}}} for index, name in enumerate(names or DEVICES)]
-    spec = {"driver": DRIVER, "nodeName": "node-a", "pool": {"name": POOL, "generation": 1}, "devices": devices}
+    pool = {"name": POOL, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": "node-a", "pool": pool, "devices": devices}
     return {"metadata": {"name": "node-a-gpu"}, "spec": spec | changes}
 
 

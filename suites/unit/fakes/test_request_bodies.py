@@ -143,7 +143,8 @@ def line_of(line: str) -> tuple[str, str]:
 
 
 async def test_unknown_fields_are_ignored_with_one_log_line(web: Web, caplog: pytest.LogCaptureFixture) -> None:
-    spec = b"\x0a\x01d\x12\x03\x0a\x01p" + bytes.fromhex("8a0601") + b"x"  # driver, pool.name and number 97
+    pool = b"\x12\x05\x0a\x01p\x18\x01"  # name and resourceSliceCount
+    spec = b"\x0a\x01d" + pool + b"\x1a\x01n" + bytes.fromhex("8a0601") + b"x"  # driver, pool, nodeName, number 97
     for name in (b"a", b"b"):
         raw = b"\x0a\x03\x0a\x01" + name + b"\x12" + bytes([len(spec)]) + spec
         assert (await send(web, body("resource.k8s.io/v1", "ResourceSlice", raw)))[0] == 201

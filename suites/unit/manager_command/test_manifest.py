@@ -13,7 +13,8 @@ from drahealth.suites.unit.manager_command.rig import CLAIM, DIRECT, SCHEDULED, 
 from drahealth.suites.yaml_tree import Malformed
 
 KINDS = "Pod, ResourceClaim, ResourceClaimTemplate, DeviceClass, Namespace"
-ONE_SOURCE = "must specify exactly one of: resourceClaimName, resourceClaimTemplateName"
+SOURCES = "`resourceClaimName`, `resourceClaimTemplateName`"
+NO_SOURCE = '{"Name":"gpu","ResourceClaimName":null,"ResourceClaimTemplateName":null}'
 
 
 def read(text: str) -> list[Any]:
@@ -64,9 +65,9 @@ def test_digest_ignores_comments_and_changes_with_the_object() -> None:
         (pod(image="5"), 8, "spec.containers[0].image of a Pod: must be a string"),
         (pod().replace("name: main", "nome: main"), 7, "spec.containers[0].name of a Pod: this field is required"),
         (
-            pod(claim="x: y"),
+            pod(claim="resourceClaimName: null"),
             2,
-            'Pod "job" is invalid: spec.resourceClaims[0]: Invalid value: {"name":"gpu","x":"y"}: ' + ONE_SOURCE,
+            f'Pod "job" is invalid: spec.resourceClaims[0]: Invalid value: {NO_SOURCE}: must specify one of: {SOURCES}',
         ),
         (pod() + "  nodeName: b\n", 9, "nodeName must be node-a, got b; remove it"),
         (f"{pod()}---{pod()}", 10, "duplicate object Pod default/job"),

@@ -31,7 +31,10 @@ async def test_only_the_objects_of_a_killed_run_are_deleted() -> None:
     for name, labels in (("ours", BELONGS), ("theirs", {})):
         await api.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
         await api.create(DEVICE_CLASSES, {"metadata": {"name": name, "labels": labels}, "spec": {}})
-        pod = {"metadata": {"name": "pod", "namespace": name}, "spec": {"nodeName": "n", "containers": [{"name": "c"}]}}
+        pod = {
+            "metadata": {"name": "pod", "namespace": name},
+            "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+        }
         await api.create(PODS, pod)
     await tidy(api)
     left = {
