@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from drahealth.suites.judging.ledger import requirements
-from drahealth.suites.judging.statements import TEXTS, VERDICTS, JudgedStatement, statements
+from drahealth.suites.judging.ledger import TEXTS, VERDICTS, JudgedStatement, requirements, statements
 
 INTRODUCTION = """\
 This page lists the testable statements of KEP-4680 and of other texts, and some statements that no test can judge. The

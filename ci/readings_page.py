@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from drahealth.suites.judging.readings import TEXTS, Reading, readings
+from drahealth.suites.judging.ledger import READING_TEXTS, Reading, readings
 
 INTRODUCTION = """\
 The texts of KEP-4680 disagree on some topics. For each topic, this page has the statements of the texts, our reading
@@ -24,7 +24,7 @@ def readings_page(note: str) -> str:
 
 def _parts(note: str) -> Iterator[str]:
     yield f"# Readings\n\n{note}{INTRODUCTION}| text | meaning |\n|---|---|\n"
-    yield from (f"| {text} | {meaning} |\n" for text, meaning in TEXTS.items())
+    yield from (f"| {text} | {meaning} |\n" for text, meaning in READING_TEXTS.items())
     for reading in readings().values():
         yield from _reading(reading)
 

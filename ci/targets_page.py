@@ -6,7 +6,7 @@ from drahealth.manager.profile import PROFILES
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.option import Command
-from drahealth.suites.targets.reference.configuration import LACKS_KEP_API, LACKS_RESIZE
+from drahealth.suites.targets.reference.target import LACKS_KEP_API, LACKS_RESIZE
 from drahealth.suites.targets.versions import missing_in
 
 INTRODUCTION = """\

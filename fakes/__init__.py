@@ -6,7 +6,7 @@ the manager: a small Protocol is the interface to a kubelet's device manager.
 
 from typing import TYPE_CHECKING
 
-from drahealth.proto.exports import exports
+from drahealth.proto.package import exports
 
 if TYPE_CHECKING:
     from drahealth.fakes.clock import JumpClock
@@ -24,18 +24,17 @@ if TYPE_CHECKING:
     )
     from drahealth.fakes.cluster.api_server.http import HttpApi
     from drahealth.fakes.cluster.api_server.server import ApiServer
-    from drahealth.fakes.cluster.clients.kube_client import KubeClient
-    from drahealth.fakes.cluster.containers.cri import CriServer
-    from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
-    from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
-    from drahealth.fakes.control.driver import DriverControl, DriverOptions
+    from drahealth.fakes.cluster.cri import CriServer
+    from drahealth.fakes.cluster.kube_client import KubeClient
+    from drahealth.fakes.cluster.runtime import ContainerRuntime
+    from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
     from drahealth.fakes.control.replies import DriverState, PluginState
     from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
     from drahealth.fakes.hardware.driver import FakeDriver
     from drahealth.fakes.hardware.registered import FakeNode
     from drahealth.fakes.inventory.devices import Inventory
     from drahealth.fakes.inventory.file import load_inventory
-    from drahealth.proto.version import __version__
+    from drahealth.proto.package import __version__
 else:
     __getattr__, __dir__ = exports(__name__)
 

@@ -51,8 +51,8 @@ def common() -> None:
 
 def exit_with(error: CommandError) -> None:
     """Prints the error and exits with its code."""
-    from drahealth.fakes.program.invocation import as_called
-    from drahealth.fakes.program.log_lines import write_error
+    from drahealth.fakes.program.log import write_error
+    from drahealth.fakes.program.usage import as_called
 
     write_error(as_called(str(error)))
     raise SystemExit(error.code)

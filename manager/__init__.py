@@ -8,14 +8,13 @@ KEP and the releases are in `profile`.
 
 from typing import TYPE_CHECKING
 
-from drahealth.proto.exports import exports
+from drahealth.proto.package import exports
 
 if TYPE_CHECKING:
     from drahealth.manager.dra import Device, PrepareError
-    from drahealth.manager.gates import Gates
     from drahealth.manager.manager import DeviceManager
-    from drahealth.manager.profile import KEP, PROFILES, Profile
-    from drahealth.proto.version import __version__
+    from drahealth.manager.profile import KEP, PROFILES, Gates, Profile
+    from drahealth.proto.package import __version__
 else:
     __getattr__, __dir__ = exports(__name__)
 

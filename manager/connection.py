@@ -6,7 +6,7 @@ from collections.abc import Callable
 import grpc
 import grpc.aio
 
-from drahealth.manager.tasks import spawn
+from drahealth.manager.calls import spawn
 
 INTERVAL = 0.1
 """Real seconds between two looks at a connection.

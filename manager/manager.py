@@ -6,13 +6,11 @@ from pathlib import Path
 
 from drahealth.manager.device_plugins import DevicePluginManager, Wanted
 from drahealth.manager.dra import Device, DraManager, Notify, NotifyConnection
-from drahealth.manager.gates import Gates
-from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.profile import KEP, Gates, Profile
 from drahealth.manager.registration import Handler, RegistrationDirectory
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe, ignore
-from drahealth.proto.extended_resources import Amount, Grant
-from drahealth.proto.values import AllocatedClaim, AllocatedResources, PodClaims, PreparedDevice
+from drahealth.proto.values import AllocatedClaim, AllocatedResources, Amount, Grant, PodClaims, PreparedDevice
 
 
 class DeviceManager:

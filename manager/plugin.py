@@ -11,11 +11,10 @@ from typing import Any
 
 import grpc.aio
 
-from drahealth.manager.calls import PluginCalls, claims_request, malformed_received, next_stream, path_text
+from drahealth.manager.calls import PluginCalls, claims_request, malformed_received, next_stream, path_text, spawn
 from drahealth.manager.connection import ConnectionWatch, reaches
 from drahealth.manager.profile import Profile
 from drahealth.manager.stream import Action, Input, State, step
-from drahealth.manager.tasks import spawn
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe, ReportReceived, StreamClosed, StreamOpened, ignore
 from drahealth.proto.health_apis import HealthApi, of_service

@@ -1,10 +1,4 @@
-"""The differences between the KEP and each release, as data in one place.
-
-A profile is a row; the manager reads its columns and never checks a version. `KEP` follows the newest revision of
-KEP-4680, then the design document, then the older revisions. A release's row follows the observed behavior of its
-kubelet; it is added when the reference can be compared with that kubelet. Ids such as H-06 or B-02 are facts of real
-kubelets in docs/facts.md.
-"""
+"""The differences between the KEP and each release, as data in one place, and the feature gates of a kubelet."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -13,6 +7,28 @@ from drahealth.proto.values import DeviceHealth, Health
 
 if TYPE_CHECKING:
     from drahealth.proto.health_apis import HealthApi
+
+
+# The feature gates of a kubelet that change the health of devices.
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """The feature gates. They are read once, at start."""
+
+    resource_health_status: bool = True
+    resource_health_status_message: bool = True
+    dynamic_resource_allocation: bool = True
+    """Without it, no DRA plugin can register, and Pods run without the devices of their claims. Kubernetes 1.35 and
+    later releases lock this gate to True."""
+
+
+# The differences between the KEP and each release, as data in one place.
+#
+# A profile is a row; the manager reads its columns and never checks a version. `KEP` follows the newest revision of
+# KEP-4680, then the design document, then the older revisions. A release's row follows the observed behavior of its
+# kubelet; it is added when the reference can be compared with that kubelet. Ids such as H-06 or B-02 are facts of
+# real kubelets in docs/facts.md.
 
 MEBIBYTE = 2**20
 

@@ -8,8 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from drahealth.manager.profile import Profile
-from drahealth.proto.extended_resources import Amount, PluginDevice, health_of
-from drahealth.proto.values import Health
+from drahealth.proto.values import Amount, Health, PluginDevice, health_of
 
 GRACE = 300.0
 """Seconds that a node keeps the capacity of a resource without a plugin (D-06)."""

@@ -7,8 +7,7 @@ imports other parts of the project.
 
 from typing import TYPE_CHECKING
 
-from drahealth.proto.environment import silence_grpc
-from drahealth.proto.exports import exports
+from drahealth.proto.package import exports, silence_grpc
 
 silence_grpc()
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from drahealth.proto.events import Record
     from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
     from drahealth.proto.history import HistoryError, HistoryFile, read_history
+    from drahealth.proto.package import __version__
     from drahealth.proto.values import (
         AllocatedClaim,
         ClaimRef,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         ResourceHealth,
         ResourceStatus,
     )
-    from drahealth.proto.version import __version__
 else:
     __getattr__, __dir__ = exports(__name__)
 

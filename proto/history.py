@@ -1,17 +1,9 @@
-"""A history: events with their times, and the file that holds one.
-
-A file is JSON Lines in UTF-8. The first line is the header:
-
-    {"format": "drahealth-history/v1", "drahealth": "0.1.0", "profile": "kep", "started": "2026-11-22T09:00:00+00:00",
-     "monotonic": 812.5}
-
-`monotonic` is the time of `started` on the clock of the records. Each other line is a record: an event in its JSON
-form, with `at`, monotonic seconds. A process that is killed loses at most the line that it was writing.
-"""
+"""A history: events with their times, and the file that holds one."""
 
 import io
 import json
 import logging
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -20,9 +12,52 @@ from typing import Any
 
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Record, from_json, to_json_text
-from drahealth.proto.json_records import parse_object, seconds_in, write_line
-from drahealth.proto.quoting import quoted
-from drahealth.proto.version import __version__
+from drahealth.proto.package import __version__
+from drahealth.proto.quoting import one_line, quoted
+
+# Lines of files that hold records: JSON objects with a time, in UTF-8. Errors are ValueError.
+
+
+def parse_object(line: bytes) -> dict[str, Any]:
+    """The JSON object in a line."""
+    try:
+        data = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(data, dict):
+        raise ValueError("not a JSON object")
+    return data
+
+
+def seconds_in(data: dict[str, Any], key: str) -> float:
+    """The value of the key, a finite number of seconds."""
+    value = data.get(key)
+    try:
+        if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
+            return value
+    except OverflowError:
+        pass
+    raise ValueError(f"`{key}` must be a number of seconds, got {one_line(repr(value))}")
+
+
+def write_line(file: io.FileIO, data: bytes) -> None:
+    """Writes all of it, also if the system takes it in parts. Raises OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
+
+
+# A history: events with their times, and the file that holds one.
+#
+# A file is JSON Lines in UTF-8. The first line is the header:
+#
+#     {"format": "drahealth-history/v1", "drahealth": "0.1.0", "profile": "kep", "started": "2026-11-22T09:00:00+00:00",
+#      "monotonic": 812.5}
+#
+# `monotonic` is the time of `started` on the clock of the records. Each other line is a record: an event in its JSON
+# form, with `at`, monotonic seconds. A process that is killed loses at most the line that it was writing.
 
 FORMAT = "drahealth-history/v1"
 _BEGIN = f'{{"format": "{FORMAT.partition("/")[0]}/'.encode()

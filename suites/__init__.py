@@ -2,16 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from drahealth.proto.exports import exports
+from drahealth.proto.package import exports
 
 if TYPE_CHECKING:
-    from drahealth.proto.version import __version__
+    from drahealth.proto.package import __version__
     from drahealth.suites.errors import ConfigurationError, HarnessError
-    from drahealth.suites.nodes.local_node import LocalNode
-    from drahealth.suites.nodes.node import Node
-    from drahealth.suites.nodes.pod import Pod
-    from drahealth.suites.nodes.reference_kubelet import ReferenceKubelet
-    from drahealth.suites.nodes.reference_node import ReferenceNode
+    from drahealth.suites.nodes.kubelets import LocalNode, ReferenceKubelet, ReferenceNode
+    from drahealth.suites.nodes.node import Node, Pod
     from drahealth.suites.nodes.running_node import RunningNode
     from drahealth.suites.nodes.sync import SyncDriver, SyncNode, SyncPod
 else:

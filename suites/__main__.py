@@ -5,7 +5,7 @@ Commands of the fakes run without the rest of `drahealth`, so that `drahealth ct
 
 import sys
 
-from drahealth.fakes.program.invocation import take_variable
+from drahealth.fakes.program.usage import take_variable
 
 OF_FAKES = ("ctl", "driver")
 

@@ -14,31 +14,31 @@ from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 
 
 def _target_commands() -> typer.Typer:
-    from drahealth.suites.commands.target_commands import app
+    from drahealth.suites.commands.run import app
 
     return app
 
 
 def _check_commands() -> typer.Typer:
-    from drahealth.suites.check_command.commands import app
+    from drahealth.suites.commands.check import app
 
     return app
 
 
 def _certify_commands() -> typer.Typer:
-    from drahealth.suites.certify_command.commands import app
+    from drahealth.suites.commands.certify import app
 
     return app
 
 
 def _up_commands() -> typer.Typer:
-    from drahealth.suites.up_command.commands import app
+    from drahealth.suites.commands.up import app
 
     return app
 
 
 def _init_commands() -> typer.Typer:
-    from drahealth.suites.init_command.commands import app
+    from drahealth.suites.commands.init import app
 
     return app
 
@@ -178,7 +178,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from drahealth.proto.version import __version__
+        from drahealth.proto.package import __version__
 
         typer.echo(f"drahealth {__version__}")
         raise typer.Exit
@@ -209,8 +209,8 @@ def main() -> None:
 
 
 def _complain(error: HarnessError, code: int) -> None:
-    from drahealth.fakes.program.invocation import as_called
-    from drahealth.fakes.program.log_lines import write_error
+    from drahealth.fakes.program.log import write_error
+    from drahealth.fakes.program.usage import as_called
 
     write_error(as_called(full_text(error)))
     raise SystemExit(code)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from drahealth.fakes.cluster.api import NAMESPACES
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.cluster.kube_client import KubeClient
 
 FOLDER = Path(__file__).with_name("clientgo")
 SEEN = ["added last", "updated last", "deleted last"]

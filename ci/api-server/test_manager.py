@@ -14,12 +14,12 @@ import pytest
 from watchfiles import awatch
 
 from drahealth.fakes.cluster.api import PODS, SLICES, Kind, Object
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
-from drahealth.fakes.control.driver import DriverOptions
+from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.control.fake_options import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.values import Health
-from drahealth.suites.targets.api_servers.root_directory import port_in
-from drahealth.suites.targets.kubelet.node.ports import Reservation
+from drahealth.suites.targets.api_servers.server import port_in
+from drahealth.suites.targets.kubelet.node.processes import Reservation
 from drahealth.suites.unit.endings import PATIENCE
 
 DRIVER = "gpu.example.com"

@@ -11,16 +11,15 @@ import psutil
 import pytest
 
 from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, Api, ApiError
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
-from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
-from drahealth.fakes.cluster.clients.kubeconfig import access
-from drahealth.manager.gates import Gates
+from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.cluster.kube_connection import KubeConnection
+from drahealth.fakes.cluster.kubeconfig import access
+from drahealth.manager.profile import Gates
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.api_servers.real import real_api_servers
-from drahealth.suites.targets.api_servers.root_directory import port_in
-from drahealth.suites.targets.api_servers.serving import api_server
-from drahealth.suites.targets.kubelet.node.ports import Reservation
-from drahealth.suites.unit.certifying.test_objects import check_objects_of_any_kind
+from drahealth.suites.targets.api_servers.server import port_in
+from drahealth.suites.targets.api_servers.serving import api_server, real_api_servers
+from drahealth.suites.targets.kubelet.node.processes import Reservation
+from drahealth.suites.unit.drivers.test_objects import check_objects_of_any_kind
 from drahealth.suites.unit.endings import PATIENCE
 
 PROGRAMS = {"etcd", "kube-apiserver", "kube-controller-manager"}

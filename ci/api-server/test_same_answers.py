@@ -1,6 +1,6 @@
 """The API server in memory answers as kube-apiserver does (`ci/check-api-server` runs this).
 
-The same requests go to both. Each difference is accepted in `suites/api_answers/accepted.toml`, or an error.
+The same requests go to both. Each difference is accepted in `ci/tools/api_answers/accepted.toml`, or an error.
 """
 
 import asyncio
@@ -8,15 +8,22 @@ import tempfile
 from pathlib import Path
 
 from drahealth.manager.profile import for_release
-from drahealth.suites.api_answers.comparison import Difference, accepted, differences, unexplained, unused
-from drahealth.suites.api_answers.kinds import matrix
-from drahealth.suites.api_answers.normal import Normal
-from drahealth.suites.api_answers.player import Answer, play_all, player
-from drahealth.suites.api_answers.request import Scenario
-from drahealth.suites.api_answers.scenarios import SCENARIOS
-from drahealth.suites.targets.api_servers.memory import MemoryApiServer, field_rules
-from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.targets.api_servers.serving import MemoryApiServer, api_server, field_rules
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
+from tools.api_answers.comparison import (
+    Answer,
+    Difference,
+    Normal,
+    Scenario,
+    accepted,
+    differences,
+    play_all,
+    player,
+    unexplained,
+    unused,
+)
+from tools.api_answers.kinds import matrix
+from tools.api_answers.scenarios import SCENARIOS
 
 ALL = (*matrix(), *SCENARIOS)
 

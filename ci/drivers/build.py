@@ -14,8 +14,13 @@ from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.binaries.build import GoBuild, GoFailed, run_go
-from drahealth.suites.targets.kubelet.binaries.releases import Package, dra_test_driver, sample_device_plugin
-from drahealth.suites.targets.kubelet.binaries.sources import Order, Unavailable
+from drahealth.suites.targets.kubelet.binaries.releases import (
+    Order,
+    Package,
+    Unavailable,
+    dra_test_driver,
+    sample_device_plugin,
+)
 from drahealth.suites.targets.kubelet.binaries.store import Store
 from drahealth.suites.targets.progress import Progress
 

@@ -8,8 +8,7 @@ from typing import cast
 
 import pytest
 
-from drahealth.fakes.cluster.api import NODES, SLICES, Object
-from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.cluster.api import NODES, SLICES, ListWatch, Object
 from drahealth.fakes.kubelet_plugin import (
     Helper,
     NamespacedObject,

@@ -19,9 +19,8 @@ from drahealth.proto.events import (
     ReportSent,
     ReportSummary,
 )
-from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.quoting import one_line
-from drahealth.proto.values import DeviceHealth, Health, Report
+from drahealth.proto.values import DeviceHealth, Health, PluginDevice, Report
 
 Publish = Callable[[DriverEvent], None]
 

@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 from pydantic_core import to_jsonable_python
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from drahealth.fakes.control.codec import decode_reply, encode
 from drahealth.fakes.control.commands.definition import Command
-from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
-from drahealth.fakes.control.driver import DriverControl, DriverOptions
+from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
 from drahealth.fakes.control.wire import (
     LINE_LIMIT,
     DriverLine,
     MalformedLine,
     Writer,
+    decode_reply,
+    encode,
     read_attached,
     read_driver_line,
     to_line,

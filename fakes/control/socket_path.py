@@ -1,13 +1,42 @@
-"""The path of the control socket, and its owner."""
+"""The path of the control socket, its owner, and the folders of nodes. It imports almost nothing."""
 
 import errno
 import os
 import socket
 from pathlib import Path
 
-from drahealth.fakes.control.node_folder import DEFAULT_NODE, control_socket_of
 from drahealth.proto.quoting import one_line
 from drahealth.proto.sockets import SocketInUse, check_path, is_served
+
+# The folders of the nodes that `drahealth up` starts. It imports almost nothing: `drahealth ctl` starts fast.
+
+STATE_VARIABLE = "DRAHEALTH_STATE"
+"""The environment variable with another folder for the nodes."""
+DEFAULT_NODE = "drahealth"
+"""The default name of a node."""
+CONTROL_SOCKET = "control.sock"
+"""The control socket of the node's drivers, in the folder of the node."""
+
+
+def nodes_folder() -> Path:
+    """The folder with a folder for each node: that of the environment, or one in the user's state folder (XDG)."""
+    if named := os.environ.get(STATE_VARIABLE):
+        return Path(named).absolute()
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state").absolute() / "drahealth"
+
+
+def control_socket_of(node: str) -> Path:
+    """The control socket of the drivers of a node."""
+    return nodes_folder() / node / CONTROL_SOCKET
+
+
+def nodes_with_fakes() -> list[str]:
+    """The names of the nodes of this user whose fakes can be controlled."""
+    return sorted(path.parent.name for path in nodes_folder().glob(f"[!.]*/{CONTROL_SOCKET}"))
+
+
+# The path of the control socket, and its owner.
 
 VARIABLE = "DRAHEALTH_SOCKET"
 

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drahealth.fakes.control.node_folder import control_socket_of, nodes_with_fakes
-from drahealth.fakes.control.socket_path import VARIABLE, used_path
+from drahealth.fakes.control.socket_path import VARIABLE, control_socket_of, nodes_with_fakes, used_path
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import DeferredCommand, LazyGroup, Subcommand
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import typer
 
-from drahealth.fakes.control.commands.arguments import Kind
-from drahealth.fakes.control.commands.definition import Command, Subject
+from drahealth.fakes.control.commands.definition import Command, Kind, Subject
 from drahealth.fakes.control.commands.registry import defined, with_subcommand
 from drahealth.fakes.ctl.connection import Connection
 from drahealth.fakes.program.errors import CommandError

@@ -8,7 +8,7 @@ import typer
 from drahealth.fakes.control.commands.definition import Command
 from drahealth.fakes.ctl.driver import Driver
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.program.invocation import as_called
+from drahealth.fakes.program.usage import as_called
 from drahealth.proto.quoting import printable
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _recovered(driver: Driver, command: "Recover", reply: Any) -> None:
 
 
 def _upgraded(driver: Driver, command: "Upgrade", reply: Any) -> None:
-    from drahealth.fakes.control.commands.questions import GetState  # only here: `ctl` starts without it
+    from drahealth.fakes.control.commands.reports import GetState  # only here: `ctl` starts without it
 
     typer.echo(f"upgraded to instance {printable(driver.do(GetState())['instance'])}")
 

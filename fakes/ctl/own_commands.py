@@ -1,17 +1,66 @@
-"""The subcommands of `drahealth ctl` that are not made from one definition: `set`, `watch` and `status`."""
+"""The subcommands of `drahealth ctl` that are not made from one definition."""
 
 import json as json_
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 
+from drahealth.fakes.control.commands.definition import Command
 from drahealth.fakes.control.commands.devices import DEVICE
+from drahealth.fakes.control.commands.reports import Remove, Restore, SetHealth, SetListedHealth
+from drahealth.fakes.control.commands.streams import SetHeartbeat
 from drahealth.fakes.ctl.connection import Connection
 from drahealth.fakes.ctl.driver import Driver, driver_of
 from drahealth.fakes.program.errors import CommandError
 from drahealth.proto.quoting import printable
+from drahealth.proto.values import Health
+
+# The commands of `drahealth ctl set`: they override the reported health of devices, or set the heartbeat.
+
+
+def commands_for(
+    driver: Driver, devices: tuple[str, ...], changes: dict[str, Any], heartbeat: float | None
+) -> list[Command[Any]]:
+    """The commands for these options of `set`. Raises ValueError for an option that the driver or plugin lacks."""
+    return list((_for_plugin if driver.is_plugin else _for_driver)(driver, devices, changes, heartbeat))
+
+
+def _for_driver(
+    driver: Driver, devices: tuple[str, ...], changes: dict[str, Any], heartbeat: float | None
+) -> Iterator[Command[Any]]:
+    if "listed" in changes:
+        raise ValueError(f"{driver.words} has no --listed and --unlisted; they are for device plugins")
+    health = _health(changes["health"]) if "health" in changes else None
+    if changes:
+        message = changes.get("message", None if health is None else "")
+        yield SetHealth(devices, health, message, changes.get("timeout"))
+    if heartbeat is not None:
+        yield SetHeartbeat(heartbeat)
+
+
+def _for_plugin(
+    driver: Driver, devices: tuple[str, ...], changes: dict[str, Any], heartbeat: float | None
+) -> Iterator[Command[Any]]:
+    """The command that the plugin can reject comes first."""
+    odd = [f"--{key}" for key in ("message", "timeout") if key in changes] + ["--heartbeat"] * (heartbeat is not None)
+    if odd:
+        raise ValueError(f"{driver.words} has no {odd[0]}; it is for drivers")
+    if "listed" in changes:
+        yield (Restore if changes["listed"] else Remove)(devices)
+    if "health" in changes:
+        yield SetListedHealth(devices, changes["health"])
+
+
+def _health(word: str) -> Health:
+    found = next((health for health in Health if health.lower() == word.lower()), None)
+    if found is None:
+        raise CommandError(f"--health must be one of {', '.join(Health)}, got {word!r}")
+    return found
+
+
+# The subcommands of `drahealth ctl` that are not made from one definition: `set`, `watch` and `status`.
 
 app = typer.Typer()
 
@@ -55,7 +104,7 @@ def set_(
         raise CommandError(_nothing_to_set(device or ()))
     if timeout is not None and not 0 <= timeout < _TIMEOUT_LIMIT:
         raise CommandError(f"--timeout must be between 0 and {_TIMEOUT_LIMIT - 1} seconds, got {timeout}")
-    from drahealth.fakes.ctl.overrides import commands_for  # only here: `ctl` starts without it
+    # only here: `ctl` starts without it
 
     with driver_of(context) as driver:
         try:
@@ -96,8 +145,8 @@ def watch(context: typer.Context, json: Json = False) -> None:
 
 def _sentence(line: dict[str, Any]) -> str:
     """The sentence of an event in its JSON form; its JSON text if another version of drahealth serves the driver."""
-    from drahealth.proto.event_text import format_event  # only here: the other subcommands start without it
     from drahealth.proto.events import from_json
+    from drahealth.proto.events.text import format_event  # only here: the other subcommands start without it
 
     left_out = f" ({line['left_out_before']} earlier lines were skipped)" if "left_out_before" in line else ""
     try:

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from drahealth.fakes.control.commands import registry
-from drahealth.fakes.control.commands.arguments import Argument, Kind, parse
-from drahealth.fakes.control.commands.definition import Definition, Subject
+from drahealth.fakes.control.commands.definition import Argument, Definition, Kind, Subject, parse
 from drahealth.fakes.ctl.driver import driver_of
 from drahealth.fakes.ctl.outcomes import show_outcome
 from drahealth.fakes.program.errors import CommandError

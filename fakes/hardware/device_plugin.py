@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.control.commands.arguments import Devices
+from drahealth.fakes.control.commands.definition import Devices, handles
 from drahealth.fakes.control.commands.devices import Reset
 from drahealth.fakes.control.commands.life import (
     Crash,
@@ -19,29 +19,25 @@ from drahealth.fakes.control.commands.life import (
     Stop,
     WaitRegistered,
 )
-from drahealth.fakes.control.commands.plugin_devices import (
+from drahealth.fakes.control.commands.reports import (
     EndLists,
+    GetListedDevices,
+    GetPluginState,
     HoldLists,
     ReleaseLists,
     Remove,
     Restore,
     SetListedHealth,
 )
-from drahealth.fakes.control.commands.questions import GetListedDevices, GetPluginState
-from drahealth.fakes.control.commands.surface import handles
-from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
+from drahealth.fakes.control.fake_options import PluginControl, PluginOptions
 from drahealth.fakes.control.replies import ListedDevice, PluginState
 from drahealth.fakes.faults.catalogue import policy
-from drahealth.fakes.hardware import call_counts
-from drahealth.fakes.hardware.allocations import Allocations
-from drahealth.fakes.hardware.failing import FailingDevices, FaultHandlers
-from drahealth.fakes.hardware.inventories import plugin_options
-from drahealth.fakes.hardware.kubelet_registration import KubeletRegistration
-from drahealth.fakes.hardware.machine import DeviceState, Machine
-from drahealth.fakes.hardware.plugin_list import PluginList, Response
+from drahealth.fakes.hardware import driver_instance
+from drahealth.fakes.hardware.devices import plugin_options
+from drahealth.fakes.hardware.failing import DeviceState, FailingDevices, FaultHandlers, Machine
+from drahealth.fakes.hardware.plugin_list import Allocations, KubeletRegistration, PluginList, Response, ResponseQueue
 from drahealth.fakes.hardware.registered import FakeNode, Registered, names_of
-from drahealth.fakes.hardware.response_queue import ResponseQueue
-from drahealth.fakes.inventory import cdi
+from drahealth.fakes.inventory import devices as cdi
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto import events
@@ -91,7 +87,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         self._running = False
         self._lists_are_held = False
         self._registering: asyncio.Task[None] | None = None
-        self._counts = counts = call_counts.CallCounts(call_counts.PLUGIN)
+        self._counts = counts = driver_instance.CallCounts(driver_instance.PLUGIN)
         self.sockets = options.sockets
         self.endpoint, *registration = options.sockets
         self._plugin = _socket(self.endpoint, self._plugin_methods(), counts)
@@ -395,5 +391,5 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
             waiting.put(response)
 
 
-def _socket(path: Path, methods: Mapping[Method, Any], counts: call_counts.CallCounts) -> ServedSocket:
+def _socket(path: Path, methods: Mapping[Method, Any], counts: driver_instance.CallCounts) -> ServedSocket:
     return ServedSocket(path, path.with_name(f".{path.name}"), methods, interceptors=(counts,))

@@ -13,9 +13,8 @@ from typing import Any
 
 import grpc
 
-from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.cluster.list_watch import ListWatch
-from drahealth.fakes.control.commands.claims import FailClaims
+from drahealth.fakes.cluster.api import ApiError, ListWatch
+from drahealth.fakes.control.commands.definition import handles
 from drahealth.fakes.control.commands.devices import Reset, TaintDevices, UntaintDevices
 from drahealth.fakes.control.commands.life import (
     Crash,
@@ -27,9 +26,17 @@ from drahealth.fakes.control.commands.life import (
     Upgrade,
     WaitRegistered,
 )
-from drahealth.fakes.control.commands.questions import GetDevices, GetState
-from drahealth.fakes.control.commands.registration import CloseEndpoint, FailRegistration, OpenEndpoint
-from drahealth.fakes.control.commands.reports import Play, Report, SetHealth
+from drahealth.fakes.control.commands.reports import (
+    CloseEndpoint,
+    FailClaims,
+    FailRegistration,
+    GetDevices,
+    GetState,
+    OpenEndpoint,
+    Play,
+    Report,
+    SetHealth,
+)
 from drahealth.fakes.control.commands.streams import (
     FAULTS,
     KINDS,
@@ -39,19 +46,16 @@ from drahealth.fakes.control.commands.streams import (
     StreamRestore,
     StreamSend,
 )
-from drahealth.fakes.control.commands.surface import handles
-from drahealth.fakes.control.driver import DriverControl, DriverOptions
+from drahealth.fakes.control.fake_options import DriverControl, DriverOptions
 from drahealth.fakes.control.replies import DriverState
 from drahealth.fakes.control.taint import Taint
-from drahealth.fakes.hardware.call_counts import CallCounts
-from drahealth.fakes.hardware.devices import Devices
-from drahealth.fakes.hardware.driver_instance import DriverInstance
+from drahealth.fakes.hardware.devices import Devices, driver_options
+from drahealth.fakes.hardware.driver_instance import CallCounts, DriverInstance
 from drahealth.fakes.hardware.failing import FaultHandlers
 from drahealth.fakes.hardware.instances import DriverInstances, OnStatus
-from drahealth.fakes.hardware.inventories import driver_options
 from drahealth.fakes.hardware.registered import FakeNode, Registered, names_of
 from drahealth.fakes.inventory.devices import Inventory
-from drahealth.fakes.kubelet_plugin.health_streams.streams import HealthStreams
+from drahealth.fakes.kubelet_plugin.health_streams import HealthStreams
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe

@@ -1,33 +1,68 @@
-"""One instance of a fake driver: its sockets, registration, health streams, ResourceSlices and files.
-
-In a rolling update two instances overlap. They share the devices and the prepared claims.
-"""
+"""One instance of a fake driver: its sockets, registration, health streams, ResourceSlices, and counted calls."""
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.cluster.list_watch import ListWatch
-from drahealth.fakes.control.commands.claims import FailClaims
-from drahealth.fakes.control.driver import DriverOptions
-from drahealth.fakes.hardware.call_counts import CallCounts
+import grpc.aio
+
+from drahealth.fakes.cluster.api import ApiError, ListWatch
+from drahealth.fakes.control.commands.reports import FailClaims
+from drahealth.fakes.control.fake_options import DriverOptions
 from drahealth.fakes.hardware.devices import Devices
-from drahealth.fakes.hardware.fake_dra_plugin import FakeDraPlugin
-from drahealth.fakes.hardware.prepared import PreparedClaims
-from drahealth.fakes.inventory import cdi
+from drahealth.fakes.hardware.fake_dra_plugin import FakeDraPlugin, PreparedClaims
+from drahealth.fakes.inventory import devices as cdi
 from drahealth.fakes.inventory.devices import Device
 from drahealth.fakes.kubelet_plugin import Helper, Options, RegistrationStatus
-from drahealth.fakes.kubelet_plugin.call_lock import LOCK_FILE
-from drahealth.fakes.kubelet_plugin.health_streams.streams import HealthStreams
+from drahealth.fakes.kubelet_plugin.health_streams import HealthStreams
+from drahealth.fakes.kubelet_plugin.services import LOCK_FILE
 from drahealth.proto import events
 from drahealth.proto.clock import Clock
+from drahealth.proto.device_plugin import (
+    ALLOCATE,
+    GET_OPTIONS,
+    GET_PREFERRED_ALLOCATION,
+    LIST_AND_WATCH,
+    PRE_START_CONTAINER,
+)
 from drahealth.proto.events import Observe
 from drahealth.proto.quoting import one_line
-from drahealth.proto.services import PREPARE
+from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, Method
 from drahealth.proto.sockets import is_served
+
+# Count the gRPC calls of a driver or a device plugin.
+
+DRIVER: tuple[Method, ...] = (GET_INFO, NOTIFY_REGISTRATION, *PREPARE.values(), *UNPREPARE.values())
+PLUGIN: tuple[Method, ...] = (
+    GET_INFO,
+    NOTIFY_REGISTRATION,
+    GET_OPTIONS,
+    LIST_AND_WATCH,
+    GET_PREFERRED_ALLOCATION,
+    ALLOCATE,
+    PRE_START_CONTAINER,
+)
+
+
+class CallCounts(grpc.aio.ServerInterceptor):
+    """Counts calls of these methods, by method path. Passes all calls on."""
+
+    def __init__(self, counted: Iterable[Method] = DRIVER) -> None:
+        self._counted = frozenset(method.path for method in counted)
+        self.calls = Counter[str]()
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        if details.method in self._counted:
+            self.calls[details.method] += 1
+        return await continuation(details)
+
+
+# One instance of a fake driver: its sockets, registration, health streams, ResourceSlices and files.
+#
+# In a rolling update two instances overlap. They share the devices and the prepared claims.
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
-from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.cluster.api import ListWatch
 from drahealth.fakes.control.replies import DriverState, PluginState
 from drahealth.proto.clock import Clock
 

@@ -1,31 +1,29 @@
-"""Inventories from YAML files: groups of equal devices, divided into partitions, of drivers and of device plugins.
+"""Inventories from YAML files: their schema, and the checks of all groups of devices together."""
 
-    format: inventory/v1
-    devices:
-      - {name: gpu, count: 8, model: H100, memory: 80Gi, partitions: [{name: mig, count: 7, memory: 10Gi}]}
-      - {name: spare, linked: false, attributes: {generation: 3}, environment: {SPARE: "yes"}, pool: shelf}
-
-    format: inventory/v1
-    drivers:
-      - {name: gpu.example.com, policy: strict, devices: [{name: gpu, count: 8}]}
-      - {name: nic.example.com, pool: fabric, devices: [{name: nic, count: 2, pool: fabric-1}]}
-    plugins:
-      - {resource: example.com/tpu, devices: [{name: tpu, count: 4}], preferred: [tpu-3], pre_start: true}
-
-The devices of a group are named `gpu-0`, `gpu-1` and so on; a single device has the name of the group. The devices of a
-group are linked with each other. Device names are unique in a driver or device plugin, over all pools, so that a name
-alone identifies a device.
-"""
-
-from collections.abc import Iterable, Iterator
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+)
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_after_validator_function
+
+from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.hints import near
-from drahealth.fakes.inventory.devices import Device, Inventory
-from drahealth.fakes.inventory.model import DeviceGroup, DriverPart, InventoryFile, PartitionGroup, PluginPart
-from drahealth.fakes.inventory.names import MAX_NAME, NamedGroup, allocatable_names, count_errors, name_errors
+from drahealth.fakes.inventory.devices import KIND, Device, Inventory
 from drahealth.fakes.program.user_files import (
     Document,
     FileError,
@@ -37,6 +35,276 @@ from drahealth.fakes.program.user_files import (
     valid_fields,
     validated,
 )
+from drahealth.proto.values import is_extended_resource
+
+# A string of a certain form, with an error that says the form in words.
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """An annotation of a `str`: it must match `pattern`; otherwise the error is `sentence`, and the value."""
+
+    pattern: str
+    sentence: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(core), "pattern": self.pattern}
+
+    def _checked(self, text: str) -> str:
+        if not re.fullmatch(self.pattern, text):
+            raise ValueError(f"{self.sentence}, got {text[:80]!r}")
+        return text
+
+
+# Errors across groups of devices: their number and their names. Pure.
+#
+# Only the names of a group count here, so that other errors in it do not hide these.
+
+MAX_DEVICES = 100_000
+"""Maximum number of devices in a file."""
+MAX_NAME = 63
+"""Maximum length of a device name in the resource.k8s.io API."""
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class NamedGroup:
+    """A group of devices, by name."""
+
+    place: Place
+    name: str
+    count: int = 1
+    parts: tuple["NamedGroup", ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The number of devices with their partitions."""
+        return self.count * (1 + sum(part.count for part in self.parts))
+
+    def names(self) -> Iterator[str]:
+        """The names of its whole devices."""
+        return names_of(self.name, self.count)
+
+    def all_names(self) -> Iterator[str]:
+        """The names of its devices and partitions in the API."""
+        for name in self.names():
+            yield name
+            yield from (f"{name}-{part}" for group in self.parts for part in group.names())
+
+
+def names_of(name: str, count: int) -> Iterator[str]:
+    """The names of this many devices."""
+    yield from [name] if count == 1 else (f"{name}-{number}" for number in range(count))
+
+
+def count_errors(groups: Iterable[NamedGroup], place: Place) -> Iterator[Finding]:
+    """The error for more devices than a file may have."""
+    if sum(group.size for group in groups) > MAX_DEVICES:
+        yield place, f"at most {MAX_DEVICES} devices are allowed"
+
+
+def allocatable_names(groups: Sequence[NamedGroup]) -> list[str]:
+    """The names of allocatable devices: whole ones, or the partitions of divided ones."""
+    return [
+        name
+        for group in _checkable(groups)
+        for whole in group.names()
+        for name in ([f"{whole}-{part}" for parts in group.parts for part in parts.names()] or [whole])
+    ]
+
+
+def name_errors(groups: Sequence[NamedGroup]) -> Iterator[Finding]:
+    """Duplicate names in a driver and names that are too long, with the place of each group."""
+    seen = set[str]()
+    for group in _checkable(groups):
+        names = Counter(group.all_names())
+        if twice := [name for name, count in names.items() if count > 1 or name in seen]:
+            yield (
+                group.place,
+                f"duplicate device name: {', '.join(twice[:_SHOWN])}{', ...' * (len(twice) > _SHOWN)}",
+            )
+        if long := next((name for name in names if len(name) > MAX_NAME), None):
+            yield group.place, f"a device name must have at most {MAX_NAME} characters, got {long}"
+        seen.update(names)
+
+
+def _checkable(groups: Sequence[NamedGroup]) -> list[NamedGroup]:
+    """The groups to check: for too many devices only the smallest groups, to limit memory."""
+    left, chosen = MAX_DEVICES, set[int]()
+    for number in sorted(range(len(groups)), key=lambda number: groups[number].size):
+        left -= groups[number].size
+        if left < 0:
+            break
+        chosen.add(number)
+    return [group for number, group in enumerate(groups) if number in chosen]
+
+
+# The schema of inventory files, part by part; `file` checks the parts together.
+
+_ATTRIBUTES = 30
+"""A device in the resource.k8s.io API has at most 32 attributes and capacities; model and memory use two."""
+
+Label = Annotated[
+    str,
+    Form(
+        r"^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$",
+        "must have only lower-case letters, digits and inner hyphens, and at most 42 characters",
+    ),
+]
+Quantity = Annotated[str, Form(r"^[0-9]+(\.[0-9]+)?([KMGTP]i?)?$", "must be a quantity, such as 80Gi")]
+_Attribute = Annotated[
+    str,
+    Form(
+        r"^([a-z0-9][-a-z0-9.]{0,62}/)?[A-Za-z_][A-Za-z0-9_]{0,31}$",
+        "an attribute must look like speed or example.com/speed, with at most 32 letters, digits and underscores",
+    ),
+]
+_Text = Annotated[StrictStr, Field(max_length=64)]
+_Variable = Annotated[
+    str, Form(r"^[A-Za-z_][A-Za-z0-9_]*$", "an environment variable must have only letters, digits and underscores")
+]
+_Subdomain = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_DriverName = Annotated[
+    str, Form(rf"^{_Subdomain}$", "must be a DNS subdomain, such as gpu.example.com"), Field(max_length=63)
+]
+_PoolName = Annotated[
+    str,
+    Form(rf"^({_Subdomain}(/{_Subdomain})*)?$", "must be DNS subdomains separated by slashes, such as rack-1/node-a"),
+    Field(max_length=253),
+]
+
+
+def _fits(number: int) -> int:
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"a number must fit into 64 bits, got {number}")
+    return number
+
+
+def _catalogue(name: str) -> str:
+    catalogue(name)
+    return name
+
+
+def _policy(name: str) -> str:
+    policy(name)
+    return name
+
+
+def _resource(name: str) -> str:
+    if not is_extended_resource(name):
+        raise ValueError(f"must be the name of an extended resource such as example.com/gpu, got {name[:80]!r}")
+    return name
+
+
+def _advertised(api: str) -> str:
+    from drahealth.proto.health_apis import check_advertised  # imports gRPC messages, and few files need them
+
+    check_advertised(api)
+    return api
+
+
+def _served(api: str) -> str:
+    from drahealth.proto.health_apis import check_served
+
+    check_served(api)
+    return api
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PartitionGroup(_Part):
+    """A group of equal devices."""
+
+    name: Label
+    count: int = Field(default=1, ge=1, le=MAX_DEVICES)
+    model: _Text = "fake"
+    memory: Quantity = "80Gi"
+    attributes: dict[_Attribute, _Text | StrictBool | Annotated[StrictInt, AfterValidator(_fits)]] = Field(
+        default={}, max_length=_ATTRIBUTES
+    )
+    environment: dict[_Variable, StrictStr] = {}
+    """Environment variables of a container with one of these devices, by CDI."""
+    pool: _PoolName = ""
+    """The pool of the devices; empty: the driver's pool, or the pool of the partitioned device."""
+
+    def names(self) -> Iterator[str]:
+        """The names of its devices."""
+        return names_of(self.name, self.count)
+
+
+class DeviceGroup(PartitionGroup):
+    """A group of equal whole devices."""
+
+    partitions: tuple[PartitionGroup, ...] = ()
+    linked: bool = True
+    """Whether all devices of the group are linked with each other."""
+
+
+class DriverPart(_Part):
+    """The devices of one driver. Missing driver fields have the defaults of `DriverOptions`."""
+
+    name: _DriverName
+    devices: tuple[DeviceGroup, ...] = Field(min_length=1)
+    pool: _PoolName = ""
+    heartbeat: float = Field(default=10.0, ge=0, allow_inf_nan=False)
+    timeout: int = Field(default=0, ge=-(2**63), lt=2**63)
+    catalogue: Annotated[str, AfterValidator(_catalogue)] = "nvidia"
+    policy: Annotated[str, AfterValidator(_policy)] = "nvidia-catalogue"
+    dra_versions: tuple[str, ...] = ()
+    health_apis: tuple[Annotated[str, AfterValidator(_advertised)], ...] = ()
+    served_health_apis: tuple[Annotated[str, AfterValidator(_served)], ...] | None = None
+    cdi_ids: bool = True
+    shared_cdi_id: bool = False
+
+
+class PluginPart(_Part):
+    """The devices of one device plugin. Missing plugin fields have the defaults of `PluginOptions`."""
+
+    resource: Annotated[str, AfterValidator(_resource)]
+    """The extended resource, such as example.com/gpu."""
+    devices: tuple[DeviceGroup, ...] = Field(min_length=1)
+    """A device plugin publishes only names: no models, memory, attributes or pools."""
+    registration: Literal["kubelet.sock", "plugins_registry"] = "kubelet.sock"
+    preferred: tuple[str, ...] = ()
+    """Preferred devices for GetPreferredAllocation, in order."""
+    pre_start: bool = False
+    cdi_kind: Annotated[str, Form(rf"^({KIND})?$", "must be a CDI kind, such as example.com/gpu")] = ""
+    """Kind of the CDI devices that containers get; the plugin writes its specification. Empty: no CDI."""
+    catalogue: Annotated[str, AfterValidator(_catalogue)] = "nvidia"
+    policy: Annotated[str, AfterValidator(_policy)] = "nvidia-catalogue"
+
+
+class InventoryFile(_Part):
+    """The content of an inventory file."""
+
+    format: Literal["inventory/v1"]
+    devices: tuple[DeviceGroup, ...] = Field(default=(), min_length=1)
+    drivers: tuple[DriverPart, ...] = Field(default=(), min_length=1)
+    plugins: tuple[PluginPart, ...] = Field(default=(), min_length=1)
+
+
+# Inventories from YAML files: groups of equal devices, divided into partitions, of drivers and of device plugins.
+#
+#     format: inventory/v1
+#     devices:
+#       - {name: gpu, count: 8, model: H100, memory: 80Gi, partitions: [{name: mig, count: 7, memory: 10Gi}]}
+#       - {name: spare, linked: false, attributes: {generation: 3}, environment: {SPARE: "yes"}, pool: shelf}
+#
+#     format: inventory/v1
+#     drivers:
+#       - {name: gpu.example.com, policy: strict, devices: [{name: gpu, count: 8}]}
+#       - {name: nic.example.com, pool: fabric, devices: [{name: nic, count: 2, pool: fabric-1}]}
+#     plugins:
+#       - {resource: example.com/tpu, devices: [{name: tpu, count: 4}], preferred: [tpu-3], pre_start: true}
+#
+# The devices of a group are named `gpu-0`, `gpu-1` and so on; a single device has the name of the group. The devices
+# of a group are linked with each other. Device names are unique in a driver or device plugin, over all pools, so that
+# a name alone identifies a device.
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,20 @@ too. The library registers the driver, serves all versions of the gRPC services,
 ResourceSlices as published. docs/kubelet-plugin.md has a complete driver and maps the Go package to this one.
 """
 
-from drahealth.fakes.kubelet_plugin.call_log import current_call
 from drahealth.fakes.kubelet_plugin.helper import Helper, start
 from drahealth.fakes.kubelet_plugin.interface import (
+    KUBELET_PLUGINS_DIR,
+    KUBELET_REGISTRY_DIR,
     Device,
     DRAPlugin,
     HealthNotSupported,
     HealthPlugin,
     NamespacedObject,
+    Options,
     PrepareResult,
 )
-from drahealth.fakes.kubelet_plugin.options import KUBELET_PLUGINS_DIR, KUBELET_REGISTRY_DIR, Options
-from drahealth.fakes.kubelet_plugin.pools import Pool
-from drahealth.fakes.kubelet_plugin.registration import RegistrationStatus
-from drahealth.fakes.kubelet_plugin.slice_sync import PublishState
+from drahealth.fakes.kubelet_plugin.services import RegistrationStatus, current_call
+from drahealth.fakes.kubelet_plugin.slices import Pool, PublishState
 
 __all__ = [
     "KUBELET_PLUGINS_DIR",

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from drahealth.fakes.kubelet_plugin.health_streams.streams import HealthStreams
+from drahealth.fakes.kubelet_plugin.health_streams import HealthStreams
 from drahealth.fakes.kubelet_plugin.interface import HealthNotSupported, HealthPlugin
 from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.services import Method

@@ -11,16 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.kubelet_plugin.call_log import log_calls
 from drahealth.fakes.kubelet_plugin.health_feed import HealthFeed
-from drahealth.fakes.kubelet_plugin.health_streams.streams import HealthStreams
-from drahealth.fakes.kubelet_plugin.health_streams.table import HealthTable
-from drahealth.fakes.kubelet_plugin.interface import DRAPlugin, HealthPlugin
-from drahealth.fakes.kubelet_plugin.node_service import NodeService
-from drahealth.fakes.kubelet_plugin.options import Listen, Options, hidden
-from drahealth.fakes.kubelet_plugin.pools import Owner, Pool
-from drahealth.fakes.kubelet_plugin.registration import Registration, RegistrationStatus
-from drahealth.fakes.kubelet_plugin.slice_sync import STOPPED, PublishState, SliceSync
+from drahealth.fakes.kubelet_plugin.health_streams import HealthStreams
+from drahealth.fakes.kubelet_plugin.health_table import HealthTable
+from drahealth.fakes.kubelet_plugin.interface import DRAPlugin, HealthPlugin, Listen, Options, hidden
+from drahealth.fakes.kubelet_plugin.services import NodeService, Registration, RegistrationStatus, log_calls
+from drahealth.fakes.kubelet_plugin.slices import STOPPED, Owner, Pool, PublishState, SliceSync
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock

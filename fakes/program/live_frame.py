@@ -15,7 +15,7 @@ from rich.logging import RichHandler
 from rich.table import Table
 from rich.text import Text
 
-from drahealth.fakes.program.log_lines import log_to
+from drahealth.fakes.program.log import log_to
 from drahealth.proto.quoting import printable
 
 REFRESH_SECONDS = 0.5

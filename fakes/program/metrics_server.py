@@ -6,7 +6,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from drahealth.fakes.program.bearer_token import BearerToken
+from drahealth.fakes.program.private_files import BearerToken
 
 LOOPBACK = "127.0.0.1"
 """The address for this machine alone. All its users can connect to it."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.program.log_format import LogFormat, LogFormatOption
+from drahealth.fakes.program.log import LogFormat, LogFormatOption
 from drahealth.fakes.program.usage import CommandGroup
 
 app = typer.Typer(
@@ -126,7 +126,7 @@ def serve(
     Exit codes: 2 wrong usage, 3 error in the environment.
     """
     if log_format is LogFormat.JSON:
-        from drahealth.fakes.program.log_lines import log_as_json
+        from drahealth.fakes.program.log import log_as_json
 
         log_as_json()
     given: dict[str, Any] = {
@@ -149,7 +149,7 @@ def serve(
         return
     if jumping_clock:
         raise CommandError("--jumping-clock and -f exclude each other; remove one of them")
-    from drahealth.fakes.serve.running import run_standing
+    from drahealth.fakes.serve.program import run_standing
 
     if log_format is LogFormat.JSON:
         given["json"] = True

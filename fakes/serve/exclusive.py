@@ -11,14 +11,14 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from drahealth.fakes.control.commands.definition import handles
 from drahealth.fakes.control.commands.life import Start
-from drahealth.fakes.control.commands.surface import handles
-from drahealth.fakes.control.driver import DriverOptions
+from drahealth.fakes.control.fake_options import DriverOptions
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.driver_instance import DriverInstance
 from drahealth.fakes.hardware.instances import UPGRADE
-from drahealth.fakes.kubelet_plugin.options import hidden
+from drahealth.fakes.kubelet_plugin.interface import hidden
 from drahealth.proto.sockets import SocketInUse, is_served
 
 PATIENCE = 60.0

@@ -18,11 +18,10 @@ from drahealth.fakes.control.replies import DriverState, PluginState
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.program.live_frame import empty_table, on_terminal, plain
-from drahealth.proto.event_text import format_event
 from drahealth.proto.events import DriverEvent, DriverServed, ReportSummary
-from drahealth.proto.extended_resources import health_of
+from drahealth.proto.events.text import format_event
 from drahealth.proto.quoting import printable
-from drahealth.proto.values import Health
+from drahealth.proto.values import Health, health_of
 
 LAST = 8
 """Lines of what happened."""

@@ -14,8 +14,8 @@ from prometheus_client.registry import Collector
 from drahealth.fakes.control.replies import DriverState, PluginState
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.program.bearer_token import BearerToken
 from drahealth.fakes.program.metrics_server import MetricsServer
+from drahealth.fakes.program.private_files import BearerToken
 from drahealth.proto.events import (
     CommandDone,
     DeviceChanged,

@@ -1,39 +1,34 @@
-"""The process that serves the drivers and device plugins of a file, and their control socket, until SIGTERM or SIGINT.
-
-Drivers start in order. Sockets of a running process are not touched, those of an ended one are replaced. At the end the
-drivers delete their published objects and sockets.
-"""
+"""The process that serves the drivers and device plugins of a file, and their changes."""
 
 import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.cluster.clients.program_client import client_of
-from drahealth.fakes.cluster.list_watch import ListWatch
-from drahealth.fakes.control.device_plugin import PluginOptions
-from drahealth.fakes.control.driver import DriverOptions
+from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, ApiError, ListWatch
+from drahealth.fakes.cluster.kube_client import client_of
+from drahealth.fakes.control.fake_options import DriverOptions, PluginOptions
 from drahealth.fakes.control.news import News
-from drahealth.fakes.control.served import Served, ServedDrivers
-from drahealth.fakes.control.server import ControlServer
+from drahealth.fakes.control.server import ControlServer, Served, ServedDrivers
 from drahealth.fakes.control.socket_path import listen, make_way
 from drahealth.fakes.control.wire import LINE_LIMIT
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+from drahealth.fakes.hardware.devices import DRIVER
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.program.bearer_token import BearerToken, TokenFileError
 from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.program.json_lines import LineWriter
+from drahealth.fakes.program.log import log_to
+from drahealth.fakes.program.private_files import BearerToken, TokenFileError
 from drahealth.fakes.serve.exclusive import ExclusiveDriver, ExclusivePlugin
-from drahealth.fakes.serve.namespace_drivers import NamespaceDrivers
-from drahealth.fakes.serve.node_pods import NodePods
 from drahealth.fakes.serve.playing import play_on
-from drahealth.fakes.serve.pod_annotations import PREFIX, PodAnnotations
-from drahealth.fakes.serve.pod_observer import PodObserver, looks_at_pods
-from drahealth.fakes.serve.settings import Settings
+from drahealth.fakes.serve.pods import PREFIX, NodePods, PodAnnotations, PodObserver, looks_at_pods
+from drahealth.fakes.serve.settings import KUBELET, Settings
+from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import (
     DriverEnding,
     DriverEvent,
@@ -43,8 +38,92 @@ from drahealth.proto.events import (
     Observe,
     Prepared,
     Unprepared,
+    to_json,
 )
 from drahealth.proto.sockets import SocketInUse
+
+# Drivers that clients add to a running process. Each lives as long as a namespace, so nobody needs to remember it.
+
+_EVERY = 2.0
+"""Seconds between looks at a namespace."""
+
+Make = Callable[[DriverOptions, Observe], FakeDriver]
+
+
+class NamespaceDrivers:
+    """All of a process. They are served beside the drivers of the inventory file, which stay the default of clients."""
+
+    def __init__(self, make: Make, api: ListWatch, served: ServedDrivers) -> None:
+        self._make = make
+        self._api = api
+        self._served = served
+        self._drivers: dict[str, FakeDriver] = {}
+        self._watching: dict[str, asyncio.Task[None]] = {}
+
+    async def add(self, options: DriverOptions, namespace: str) -> None:
+        """Starts a driver with its DeviceClass. It ends by `end`, or when the namespace is deleted.
+
+        Raises ApiError if there is no such namespace, ValueError for the name of another driver.
+        """
+        if options.name in {driver.name for driver in self._served.all()}:
+            raise ValueError(f"there is already a driver {options.name}")
+        uid = (await self._api.get(NAMESPACES, namespace))["metadata"]["uid"]
+        driver = self._make(options, self._served.news.observer())
+        self._drivers[options.name] = driver
+        self._served.add(Served.driver(options, driver))
+        try:
+            await driver.start()
+            await self._api.create(DEVICE_CLASSES, _device_class(options.name))
+        except BaseException:
+            await self.end(options.name)
+            raise
+        self._watching[options.name] = asyncio.create_task(self._follow(options.name, namespace, uid))
+
+    async def end(self, name: str) -> None:
+        """Retires the driver, and deletes its DeviceClass. Raises ValueError for a driver that was not added."""
+        driver = self._drivers.pop(name, None)
+        if driver is None:
+            raise ValueError(f"no client has added a driver {name}")
+        if watching := self._watching.pop(name, None):
+            watching.cancel()
+        self._served.remove(name)
+        with suppress(ApiError):
+            await self._api.delete(DEVICE_CLASSES, name)
+        with suppress(ApiError):
+            await driver.retire()
+
+    async def close(self) -> None:
+        """Ends all of them."""
+        await asyncio.gather(*(self.end(name) for name in list(self._drivers)))
+
+    async def _follow(self, name: str, namespace: str, uid: str) -> None:
+        while await self._exists(namespace, uid):  # noqa: ASYNC110 -- a poll of the API server
+            await asyncio.sleep(_EVERY)
+        self._watching.pop(name)  # `end` cancels it, and this is it
+        await self.end(name)
+
+    async def _exists(self, namespace: str, uid: str) -> bool:
+        try:
+            found: str = (await self._api.get(NAMESPACES, namespace))["metadata"]["uid"]
+        except ApiError as error:
+            return error.status != 404  # any other error says nothing about the namespace
+        return found == uid
+
+
+def _device_class(driver: str) -> dict[str, object]:
+    """A DeviceClass with the name of the driver, and all of its devices."""
+    return {
+        "apiVersion": DEVICE_CLASSES.api_version,
+        "kind": DEVICE_CLASSES.kind,
+        "metadata": {"name": driver},
+        "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{driver}"'}}]},
+    }
+
+
+# The process that serves the drivers and device plugins of a file, and their control socket, until SIGTERM or SIGINT.
+#
+# Drivers start in order. Sockets of a running process are not touched, those of an ended one are replaced. At the end
+# the drivers delete their published objects and sockets.
 
 RETIREMENT = 8.0
 """Seconds that a driver has to withdraw what it published; a pod has thirty to end."""
@@ -270,3 +349,68 @@ async def serve(settings: Settings, news: News, shown: Shown) -> None:
     finally:
         if api:
             await api.close()
+
+
+# Runs the program as a command: where its log and its lines go.
+
+_USUAL: Mapping[str, Any] = {
+    "kubelet_dir": KUBELET,
+    "registry_dir": None,
+    "plugins_dir": None,
+    "device_plugins_dir": None,
+    "cdi_dir": None,
+    "node_name": None,
+    "driver_name": DRIVER,
+    "instance": "",
+    "catalogue": "nvidia",
+    "policy": "nvidia-catalogue",
+    "seed": None,
+    "play": None,
+    "speed": 1.0,
+    "pod_annotations": False,
+    "annotation_prefix": PREFIX,
+    "metrics_port": None,
+    "metrics_address": "127.0.0.1",
+    "json": False,
+}
+
+
+def run_standing(file: Path, *, socket: Path | None, kubeconfig: Path | None, given: Mapping[str, Any]) -> None:
+    """Until SIGTERM or SIGINT. Raises CommandError."""
+    settings = settings_of(file, socket=socket, kubeconfig=kubeconfig, given=given)
+    asyncio.run(serve(settings, News(), _shown(settings)))
+
+
+def _shown(settings: Settings) -> Shown:
+    """The live view on a terminal, JSON lines anywhere else."""
+    if sys.stdout.isatty() and not settings.json:
+        return _on_terminal
+    log_to(logging.StreamHandler(sys.stderr))
+    return _as_lines
+
+
+@contextmanager
+def _on_terminal(program: Program) -> Iterator[None]:
+    from drahealth.fakes.serve.live_view import LiveView
+
+    view = LiveView()
+    program.news.add(view)
+    with view.shown(program.drivers, program.plugins):
+        yield
+
+
+@contextmanager
+def _as_lines(program: Program) -> Iterator[None]:
+    lines = LineWriter(sys.stdout, SystemClock())
+
+    def write(event: DriverEvent) -> None:
+        lines.write(to_json(event))
+
+    program.news.add(write)
+    with closing(lines):
+        yield
+
+
+def settings_of(file: Path, *, socket: Path | None, kubeconfig: Path | None, given: Mapping[str, Any]) -> Settings:
+    """The program's, of what is `given` of its options, by their names. Raises CommandError."""
+    return Settings.make(file, socket=socket, kubeconfig=kubeconfig, **{**_USUAL, **given})

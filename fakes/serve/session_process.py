@@ -19,14 +19,12 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.cluster.clients.program_client import client_of
-from drahealth.fakes.cluster.list_watch import ListWatch
-from drahealth.fakes.control.device_plugin import PluginOptions
-from drahealth.fakes.control.driver import DriverOptions
+from drahealth.fakes.cluster.api import ListWatch
+from drahealth.fakes.cluster.kube_client import client_of
+from drahealth.fakes.control.fake_options import DriverOptions, PluginOptions
 from drahealth.fakes.control.server import ControlServer
 from drahealth.fakes.control.socket_path import listen, make_way
-from drahealth.fakes.control.standard_streams import standard_streams
-from drahealth.fakes.control.wire import LINE_LIMIT
+from drahealth.fakes.control.wire import LINE_LIMIT, standard_streams
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.program.errors import CommandError

@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drahealth.fakes.cluster.api_server.metadata_validation import is_name
-from drahealth.fakes.control.device_plugin import PluginOptions
-from drahealth.fakes.control.driver import DriverOptions, check_instance
+from drahealth.fakes.control.fake_options import DriverOptions, PluginOptions, check_instance
 from drahealth.fakes.control.socket_path import default_path
 from drahealth.fakes.faults import catalogue as faults
-from drahealth.fakes.hardware.inventories import fakes_of
+from drahealth.fakes.hardware.devices import fakes_of
 from drahealth.fakes.inventory.file import check_driver_name
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.user_files import FileError
 from drahealth.fakes.serve.playing import load_stories
-from drahealth.fakes.serve.pod_annotations import PREFIX
-from drahealth.fakes.timelines.story import Story
+from drahealth.fakes.serve.pods import PREFIX
+from drahealth.fakes.timelines.play import Story
 from drahealth.proto.sockets import check_path
 
 KUBELET = Path("/var/lib/kubelet")

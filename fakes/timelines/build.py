@@ -1,21 +1,6 @@
-"""Timelines in Python: each function makes a step, as a line of a file does, and the plan is the same.
+"""Timelines in Python, and timelines as YAML."""
 
-    story = timeline(
-        "gpu falls off the bus",
-        [
-            inject("xid/79", "gpu-0", at="5s"),
-            expect("gpu-0", health="Unhealthy", within="push"),
-            recover("reboot", "gpu-0", after="20s..40s"),
-        ],
-        always=[reset()],
-        seed=7,
-    )
-    checked(story, Inventory.of(2))
-
-Every function takes what any step may say (`When`). What makes no sense raises ValueError (pydantic's ValidationError)
-where it is written.
-"""
-
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
@@ -25,6 +10,51 @@ from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.load import Loaded
 from drahealth.fakes.timelines.model import FORMAT, Step, Timeline, Uses
 from drahealth.fakes.timelines.plan import Plan
+
+# Timelines as YAML: what is written is read as the same timeline.
+
+
+def dump(timeline: Timeline) -> str:
+    """The file of a timeline, what it does not say left out."""
+    from ruamel.yaml import YAML  # heavy, and only who writes files needs it
+
+    data = timeline.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    data["timeline"] = [step.model_dump(mode="json", by_alias=True, exclude_unset=True) for step in timeline.timeline]
+    yaml = YAML()
+    yaml.width = 120
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    text = io.StringIO()
+    yaml.dump(_quoted(data), text)
+    return text.getvalue()
+
+
+def _quoted(data: Any) -> Any:
+    """With what could be taken for the end of a line in double quotes, where it is escaped."""
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+    if isinstance(data, dict):
+        return {key: _quoted(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_quoted(value) for value in data]
+    return DoubleQuotedScalarString(data) if isinstance(data, str) and not data.isprintable() else data
+
+
+# Timelines in Python: each function makes a step, as a line of a file does, and the plan is the same.
+#
+#     story = timeline(
+#         "gpu falls off the bus",
+#         [
+#             inject("xid/79", "gpu-0", at="5s"),
+#             expect("gpu-0", health="Unhealthy", within="push"),
+#             recover("reboot", "gpu-0", after="20s..40s"),
+#         ],
+#         always=[reset()],
+#         seed=7,
+#     )
+#     checked(story, Inventory.of(2))
+#
+# Every function takes what any step may say (`When`). What makes no sense raises ValueError (pydantic's
+# ValidationError) where it is written.
 
 Where = str | Mapping[str, Any]
 """A device's name, a pattern, `all`, or `{"pick": 2, "from": "gpu-*"}`."""

@@ -1,10 +1,13 @@
-"""Reads timelines from YAML 1.2, and reports all errors at once, by line."""
+"""Reads timelines from YAML 1.2, and the JSON Schemas of timelines and inventories."""
 
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import BaseModel
+
+from drahealth.fakes.inventory.file import InventoryFile
 from drahealth.fakes.program.user_files import (
     Document,
     FileError,
@@ -16,6 +19,31 @@ from drahealth.fakes.program.user_files import (
     validated,
 )
 from drahealth.fakes.timelines.model import FORMAT, VERBS, Step, Timeline, Uses
+
+# The JSON Schemas of timelines and inventories, for editors: what a file may say, as far as a schema can tell.
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def timeline_schema() -> dict[str, Any]:
+    """Of a `*.timeline.yaml`; verbs come with what they mean."""
+    schema = _schema(Timeline)
+    step = schema["$defs"]["Step"]
+    for verb, meaning in VERBS.items():
+        step["properties"][verb]["description"] = meaning
+    return schema
+
+
+def inventory_schema() -> dict[str, Any]:
+    """Of an inventory."""
+    return _schema(InventoryFile)
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return {"$schema": DIALECT, **model.model_json_schema(by_alias=True)}
+
+
+# Reads timelines from YAML 1.2, and reports all errors at once, by line.
 
 _STEPS = ("timeline", "always")
 _ILL_FORMED: dict[str, Any] = {"mark": "ill-formed"}

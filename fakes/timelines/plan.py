@@ -1,31 +1,278 @@
-"""The plan of a timeline: every action with its time, drawn from a seed. Pure.
-
-The same timeline, seed and devices give the same plan on every machine. Each step has its own stream of draws. Its key
-is the seed and the text of the step, so a new step does not change the draws of others. Equal steps are numbered.
-"""
+"""The plan of a timeline: every action with its time, drawn from a seed. Pure."""
 
 import gc
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from drahealth.fakes.control.commands.definition import Command, Subject
+from drahealth.fakes.control.commands.definition import EACH, Command, Definition, Kind, Subject
 from drahealth.fakes.control.commands.devices import Clear, Inject, Recover
-from drahealth.fakes.control.commands.reports import SetHealth
+from drahealth.fakes.control.commands.reports import Remove, Restore, SetHealth, SetListedHealth
 from drahealth.fakes.control.commands.streams import SetHeartbeat
-from drahealth.fakes.durations import Uniform
+from drahealth.fakes.durations import Duration, Uniform
 from drahealth.fakes.faults.catalogue import fault
 from drahealth.fakes.inventory.devices import Inventory
-from drahealth.fakes.timelines.actions import Action, Do, Expect
-from drahealth.fakes.timelines.arguments import Effect, effect_of, text_of, undo_of
-from drahealth.fakes.timelines.fields import Pick
-from drahealth.fakes.timelines.model import Expectation, Flap, Repeat, Settings, Step, Timeline, Trigger
-from drahealth.fakes.timelines.workload import HELD
+from drahealth.fakes.timelines.model import (
+    HELD,
+    STEPS,
+    DeviceMessage,
+    Expectation,
+    Flap,
+    Listed,
+    Message,
+    Pick,
+    PodVerb,
+    Repeat,
+    Settings,
+    Step,
+    Stream,
+    Timeline,
+    Trigger,
+    draw,
+    group,
+    own,
+)
+from drahealth.proto.values import Health
+
+# What a plan has for a time: a command to a fake, or something around it. Typed, with all draws drawn.
+#
+# A command is the one that the fake takes (`control.commands`): nothing reads a step again.
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A message on every open health stream. Times in it count from when it is sent."""
+
+    message: DeviceMessage | Message
+
+    @property
+    def verb(self) -> str:
+        return "stream_send"
+
+    @property
+    def what(self) -> Any:
+        return self.message.model_dump(by_alias=True, exclude_unset=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """What a Pod status is to show of a device."""
+
+    device: str
+    within: str = "push"
+    health: Health | None = None
+    message: str | None = None
+    pod_writes: int | None = None
+    holds: float = 0.0
+
+    @property
+    def verb(self) -> str:
+        return "expect"
+
+    @property
+    def what(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"health": self.health and str(self.health), "message": self.message}
+        fields |= {"pod_writes": self.pod_writes, "holds": self.holds or None, "within": self.within}
+        return {key: value for key, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePod:
+    """The pod that holds the devices keeps failing, runs on, or is deleted."""
+
+    what: PodVerb
+
+    @property
+    def verb(self) -> str:
+        return "pod"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeKubelet:
+    """The kubelet restarts, stops or starts."""
+
+    what: Literal["restart", "stop", "start"]
+
+    @property
+    def verb(self) -> str:
+        return "kubelet"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A line in the reports."""
+
+    what: str
+
+    @property
+    def verb(self) -> str:
+        return "mark"
+
+
+Do = Command[Any] | Send | Expect | ChangePod | ChangeKubelet | Mark
+
+
+class Action(NamedTuple):
+    """One thing to do, or to expect, at a time."""
+
+    at: float
+    """Seconds from the start of the story; of its end for what is always done; of `trigger` if there is one."""
+    do: Do
+    of: Subject = "driver"
+    """Who gets the command, or whose device is expected."""
+    trigger: Trigger | None = None
+    step: str = ""
+    """Where it is from, such as `timeline.3`."""
+
+    @property
+    def verb(self) -> str:
+        """What it does, in a word."""
+        return self.do.verb
+
+    @property
+    def device(self) -> str:
+        """A device's path; empty for what concerns none or all."""
+        found: str = getattr(self.do, "device", "")
+        return found
+
+    @property
+    def what(self) -> Any:
+        """The rest of what it does, as plain data for people and logs; None for nothing more."""
+        return _stated(self.do) if isinstance(self.do, Command) else self.do.what
+
+    @property
+    def place(self) -> tuple[str | int, ...]:
+        """Its step as keys and numbers of the document."""
+        return tuple(int(part) if part.isdigit() else part for part in self.step.split("."))
+
+    @property
+    def when(self) -> Mapping[str, Any] | None:
+        """What it waits for, as plain data."""
+        return self.trigger.model_dump(mode="json", exclude_none=True) if self.trigger else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Without what it does not say."""
+        fields = {"at": self.at, "do": self.verb, "what": self.what, "device": self.device, "when": self.when}
+        fields |= {"of": "plugin" if self.of == "device-plugin" else None, "step": self.step}
+        return {key: value for key, value in fields.items() if value not in (None, "")}
+
+
+def _stated(command: Command[Any]) -> Any:
+    """The arguments that differ from their defaults, without devices: one by itself, if it is the first."""
+    stated, own = command.stated(), list[str]()
+    for argument in command.definition.arguments:
+        if argument.kind is Kind.DEVICES:
+            stated.pop(argument.name, None)
+        else:
+            own.append(argument.name)
+        if argument.kind is Kind.RECOVERY_TIME and stated.get(argument.name, 0.0) is None:
+            stated[argument.name] = EACH
+    return next(iter(stated.values()), None) if set(stated) <= set(own[:1]) else stated
+
+
+# The effect of a step: the command, or the change around the fakes, that it makes for each device. Pure.
+
+Make = Callable[[str, Uniform], Do]
+"""For a device by its path, or for none; takes draws."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """The effect of a step, and on whom."""
+
+    make: Make
+    place: tuple[str, ...]
+    """Where it is in the step."""
+    of: Subject = "driver"
+    can_be_undone: bool = False
+    needs_device: bool = False
+    lasts: Duration | None = None
+    """Seconds until it is undone, where the step says so without `for`."""
+
+
+def effect_of(step: Step) -> Effect:
+    """That of a step with one of the verbs of commands, or with stream, driver, plugin, pod, kubelet, mark."""
+    value: Any = getattr(step, step.verb)
+    if step.verb in STEPS:
+        return _command(STEPS[step.verb], value, (step.verb,))
+    match step.verb:
+        case "stream":
+            return _stream(value)
+        case "driver":
+            return _life(value, "driver", "driver")
+        case "plugin":
+            return _listed(value) if isinstance(value, Listed) else _life(value, "device-plugin", "plugin")
+        case "pod":
+            return Effect(lambda *_: ChangePod(value), ("pod",), can_be_undone=value == "keeps-failing")
+        case "kubelet":
+            return Effect(lambda *_: ChangeKubelet(value), ("kubelet",), can_be_undone=value == "stop")
+    mark = Mark(value)
+    return Effect(lambda *_: mark, (step.verb,))
+
+
+def undo_of(do: Do) -> Do:
+    """What undoes it, of what can be undone."""
+    if isinstance(do, Command):
+        assert do.definition.undo
+        return do.definition.undo(do)
+    return ChangePod("running") if isinstance(do, ChangePod) else ChangeKubelet("start")
+
+
+def _command(known: Definition, value: Any, place: tuple[str, ...], of: Subject = "driver") -> Effect:
+    device = known.argument("device")
+
+    def make(path: str, random: Uniform) -> Do:
+        return draw(known, value, random, device=path) if device else draw(known, value, random)
+
+    return Effect(make, place, of, known.undo is not None, device is not None and device.required)
+
+
+def _stream(stream: Stream) -> Effect:
+    value = getattr(stream, stream.verb)
+    if stream.verb == "send":
+        return Effect(lambda *_: Send(value), ("stream", "send"))
+    known = group("driver", "stream")[stream.verb]
+    lasts = value if isinstance(value, Duration) and not own(known) else None
+    effect = _command(known, value, ("stream", stream.verb))
+    return Effect(effect.make, effect.place, can_be_undone=effect.can_be_undone, lasts=lasts)
+
+
+def _life(value: Any, subject: Subject, verb: str) -> Effect:
+    word = value if isinstance(value, str) else value.verb
+    return _command(
+        group(subject, "life")[word], None if value is word else getattr(value, word), (verb, word), subject
+    )
+
+
+def _listed(value: Listed) -> Effect:
+    def make(path: str, _: Uniform) -> Do:
+        if value.health is not None:
+            return SetListedHealth(path, value.health)
+        return Restore(path) if value.listed else Remove(path)
+
+    return Effect(make, ("plugin",), "device-plugin", needs_device=True)
+
+
+def text_of(step: Step) -> str:
+    """What the step says itself, without the steps inside it: what its draws hang on."""
+    inside: Any = {"repeat": {"do"}} if step.repeat else {"parallel"} if step.parallel is not None else None
+    own_words = step.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=inside)
+    return _SORTED.encode(own_words)
+
+
+_SORTED = json.JSONEncoder(sort_keys=True)
+
+
+# The plan of a timeline: every action with its time, drawn from a seed. Pure.
+#
+# The same timeline, seed and devices give the same plan on every machine. Each step has its own stream of draws. Its
+# key is the seed and the text of the step, so a new step does not change the draws of others. Equal steps are
+# numbered.
 
 MOST = 1_000_000
 """Actions that a plan may have."""

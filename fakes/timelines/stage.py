@@ -1,30 +1,106 @@
-"""Does the actions of a plan on a driver and a device plugin beside it, and looks at what pods show.
-
-A stage defines the rest: how it sees pods, how its clock passes, how it starts and stops a fake, and how it reports a
-failure.
-"""
+"""Does the actions of a plan on a driver and a device plugin, and looks at what pods show."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import count
 from operator import attrgetter
 from typing import Any, assert_never, cast
 
-from drahealth.fakes.control.commands.arguments import Kind
-from drahealth.fakes.control.commands.definition import Command, Subject
+from drahealth.fakes.control.commands.definition import Command, Kind, Subject
 from drahealth.fakes.control.commands.devices import Clear, Inject, Recover, Reset, TaintDevices, UntaintDevices
-from drahealth.fakes.control.commands.streams import SetHeartbeat
+from drahealth.fakes.control.commands.reports import Report
+from drahealth.fakes.control.commands.streams import SetHeartbeat, StreamSend
 from drahealth.fakes.faults.catalogue import fault
-from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect, Mark, Send
-from drahealth.fakes.timelines.expected import fits
-from drahealth.fakes.timelines.messages import command_of
-from drahealth.fakes.timelines.model import Trigger
-from drahealth.fakes.timelines.story import Story
-from drahealth.fakes.timelines.workload import HELD
+from drahealth.fakes.inventory.devices import Inventory
+from drahealth.fakes.timelines.model import HELD, DeviceMessage, Message, Trigger
+from drahealth.fakes.timelines.plan import Action, ChangeKubelet, ChangePod, Expect, Mark, Send
+from drahealth.fakes.timelines.play import Story
 from drahealth.proto.clock import Clock
-from drahealth.proto.values import ResourceHealth
+from drahealth.proto.health_apis import HEALTH_NUMBERS
+from drahealth.proto.health_v1_pb2 import DeviceHealth as ShippedHealth
+from drahealth.proto.health_v1_pb2 import NodeWatchResourcesResponse
+from drahealth.proto.values import DeviceHealth, Health, ResourceHealth
+
+# What a timeline's `send` says, as a report or, where no report could say it, as bytes. Pure.
+
+
+def command_of(message: DeviceMessage | Message, pool: str, wall: float, inventory: Inventory) -> Command[None]:
+    """The command that sends it now."""
+    given = report_of(message, pool, wall, inventory)
+    return StreamSend(given) if isinstance(given, str) else Report(given)
+
+
+def report_of(
+    message: DeviceMessage | Message, pool: str, wall: float, inventory: Inventory
+) -> list[DeviceHealth] | str:
+    """A report of the devices, or hexadecimal bytes: those that it has, or those of DRAResourceHealth if a health is a
+    number that nobody knows."""
+    if isinstance(message, Message) and message.raw is not None:
+        return message.raw
+    devices = (message,) if isinstance(message, DeviceMessage) else message.devices or ()
+    if all(isinstance(device.health, Health) for device in devices):
+        return [_device(device, pool, wall, inventory) for device in devices]
+    shipped = NodeWatchResourcesResponse(devices=[_shipped(device, pool, wall, inventory) for device in devices])
+    return shipped.SerializeToString().hex()
+
+
+def _device(given: DeviceMessage, pool: str, wall: float, inventory: Inventory) -> DeviceHealth:
+    known = inventory.find(given.device)
+    return DeviceHealth(
+        pool=given.pool if given.pool is not None else (known and known.pool) or pool,
+        device=known.name if known else given.device,  # what the API knows it by; another's name as it is
+        health=given.health if isinstance(given.health, Health) else Health.UNKNOWN,
+        message=given.message if isinstance(given.message, str) else "x" * given.message.length,
+        timeout=int(given.timeout or 0),
+        updated=int(wall + given.updated) if given.updated is not None else 0,
+    )
+
+
+def _shipped(given: DeviceMessage, pool: str, wall: float, inventory: Inventory) -> Any:
+    known = _device(given, pool, wall, inventory)
+    number: Any = HEALTH_NUMBERS[given.health] if isinstance(given.health, Health) else given.health
+    return ShippedHealth(
+        device={"pool_name": known.pool, "device_name": known.device},
+        health=number,
+        last_updated_time=known.updated,
+        health_check_timeout_seconds=known.timeout,
+        message=known.message,
+    )
+
+
+# Whether what a pod shows of a device is what a timeline expects. Pure.
+
+
+def fits(found: ResourceHealth, expect: Expect) -> bool:
+    """Whether its health and message are the expected ones."""
+    if expect.health not in (None, found.health):
+        return False
+    message = expect.message
+    return message is None or (fnmatchcase(found.message, message) if message else not found.message)
+
+
+def sought(action: Action, expect: Expect) -> str:
+    """What it expects, in words."""
+    words = ["its devices" if expect.device == HELD else expect.device]
+    words += ["of the device plugin"] if action.of == "device-plugin" else []
+    words += [str(expect.health or ""), repr(expect.message) if expect.message is not None else ""]
+    words += [f"with at most {expect.pod_writes} status writes"] if expect.pod_writes is not None else []
+    return " ".join(filter(None, words))
+
+
+def already_true(old: Action) -> str:
+    """The note on an expectation that was met by a status from before this step."""
+    verb = old.verb.replace("_", " ")
+    return f"already true before the step {old.step} ({verb}); add `holds`, or expect something new"
+
+
+# Does the actions of a plan on a driver and a device plugin beside it, and looks at what pods show.
+#
+# A stage defines the rest: how it sees pods, how its clock passes, how it starts and stops a fake, and how it reports
+# a failure.
 
 _SUBJECTS: tuple[Subject, ...] = ("driver", "device-plugin")
 _TIMES = (Kind.DURATION, Kind.RECOVERY_TIME)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from drahealth.proto.events.plugin import KUBELET
-from drahealth.proto.extended_resources import PluginDevice
-from drahealth.proto.values import DeviceHealth
+from drahealth.proto.values import DeviceHealth, PluginDevice
 
 Plain = dict[str, Any]
 """A protobuf message as plain data (`plain_messages.plain`)."""

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from drahealth.proto.extended_resources import PluginDevice
-from drahealth.proto.values import DeviceHealth
+from drahealth.proto.values import DeviceHealth, PluginDevice
 
 DRIVER = "fake driver"
 KUBELET = "manager"

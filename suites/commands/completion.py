@@ -64,7 +64,7 @@ def _register_shells() -> None:
 
 def explained_ids() -> Iterable[str]:
     """The IDs that `drahealth explain` knows."""
-    from drahealth.suites.commands.explanations import every_id
+    from drahealth.suites.commands.explaining import every_id
 
     return every_id()
 

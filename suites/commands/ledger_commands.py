@@ -14,7 +14,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @app.command()
 def scenarios(json: Json = False) -> None:
     """List the scenarios and their requirements."""
-    from drahealth.suites.commands.listing import show_scenarios
+    from drahealth.suites.commands.explaining import show_scenarios
 
     show_scenarios(as_json=json)
 
@@ -32,6 +32,6 @@ def explain(
     json: Json = False,
 ) -> None:
     """Explain a requirement for kubelets or drivers, a reading, or a known issue."""
-    from drahealth.suites.commands.listing import show_explanations
+    from drahealth.suites.commands.explaining import show_explanations
 
     show_explanations(ids, as_json=json)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from drahealth.fakes.program.log_format import LogFormat, LogFormatOption
+from drahealth.fakes.program.log import LogFormat, LogFormatOption
 from drahealth.suites.commands import completion
 
 app = typer.Typer()
@@ -78,7 +78,7 @@ def run_manager(
     Exit codes: 2 wrong usage, 3 error in the environment.
     """
     if log_format is LogFormat.JSON:
-        from drahealth.fakes.program.log_lines import log_as_json
+        from drahealth.fakes.program.log import log_as_json
 
         log_as_json()
     from drahealth.suites.manager_command.options import Options

@@ -22,7 +22,7 @@ def plan(
     schema: Annotated[bool, typer.Option("--schema", help="Print only the JSON Schema of timelines.")] = False,
 ) -> None:
     """Print the actions of a timeline, with their times, as JSON lines. The same file and seed give the same plan."""
-    from drahealth.suites.commands.plans import show_plan
+    from drahealth.suites.commands.recording import show_plan
 
     show_plan(file, seed=seed, devices=devices, partitions=partitions, inventory=inventory, schema=schema)
 
@@ -43,6 +43,6 @@ def record(
     ] = None,
 ) -> None:
     """Record the health reports of a driver as a timeline, until the health stream ends, or until Ctrl-C."""
-    from drahealth.suites.commands.plans import write_recording
+    from drahealth.suites.commands.recording import write_recording
 
     write_recording(socket, output, seconds=seconds, messages=messages)

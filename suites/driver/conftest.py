@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes.program.errors import CommandError
-from drahealth.suites.checking.ledger import requirements
-from drahealth.suites.checking.run import run_experiments
-from drahealth.suites.checking.summary import Summary, summarize
 from drahealth.suites.driver.options import Run, run_of
+from drahealth.suites.drivers.run import run_experiments
+from drahealth.suites.drivers.summary import Summary, summarize
+from drahealth.suites.drivers.verdicts import requirements
 from drahealth.suites.errors import ConfigurationError
 
 _RUN = pytest.StashKey[Run]()

@@ -9,11 +9,10 @@ from typing import Any
 from typer.main import get_group
 
 from drahealth.fakes.program.usage import as_command_error
-from drahealth.suites.check_command.commands import app
-from drahealth.suites.check_command.flags import settings_of
-from drahealth.suites.check_command.program import Outputs
-from drahealth.suites.checking.settings import Settings
-from drahealth.suites.checking.waivers import Waiver
+from drahealth.suites.commands.check import app
+from drahealth.suites.commands.check_run import Outputs, settings_of
+from drahealth.suites.drivers.settings import Settings
+from drahealth.suites.drivers.summary import Waiver
 from drahealth.suites.errors import ConfigurationError
 
 _INSTEAD = {

@@ -4,10 +4,10 @@ import warnings
 
 import pytest
 
-from drahealth.suites.check_command.report import explanation
-from drahealth.suites.checking.checks import CHECKS
-from drahealth.suites.checking.summary import Summary
-from drahealth.suites.checking.verdicts import Verdict
+from drahealth.suites.commands.check_output import explanation
+from drahealth.suites.drivers.all_checks import CHECKS
+from drahealth.suites.drivers.summary import Summary
+from drahealth.suites.drivers.verdicts import Verdict
 
 
 @pytest.mark.xdist_group("drahealth-driver")

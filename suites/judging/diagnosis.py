@@ -33,10 +33,19 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceHealth, Health
 from drahealth.suites.judging import invariants
-from drahealth.suites.judging.holdings import Device, DevicesByName
-from drahealth.suites.judging.kubelet_side import as_read, is_of_kubelet
-from drahealth.suites.judging.status_content import Sought, difference, fits, has_field, lists, reading, shows
-from drahealth.suites.judging.stream_ends import without_cause
+from drahealth.suites.judging.histories import as_read, is_of_kubelet
+from drahealth.suites.judging.invariants import without_cause
+from drahealth.suites.judging.status_content import (
+    Device,
+    DevicesByName,
+    Sought,
+    difference,
+    fits,
+    has_field,
+    lists,
+    reading,
+    shows,
+)
 
 Cause = Literal[
     "",

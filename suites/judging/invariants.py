@@ -1,22 +1,251 @@
 """The invariants of all histories. Pure functions from records to violations."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from drahealth.proto.events import (
+    CANCELLED,
+    ContainerRun,
     GateSet,
+    PluginDeregistered,
+    PluginRegistered,
+    PodRewritten,
+    PodStateSeen,
     Record,
+    Registered,
     ReportSent,
     Restarted,
     StatusSeen,
+    StatusWritten,
     Stopped,
     StreamClosed,
     StreamOpened,
     TimePassed,
+    Unregistered,
 )
 from drahealth.proto.values import DEFAULT_TIMEOUT, MESSAGE_LIMIT, DeviceHealth, Health, ResourceHealth
-from drahealth.suites.judging import holdings, pod_states, status_content, status_writes
-from drahealth.suites.judging.holdings import Device, DevicesByName
-from drahealth.suites.judging.stream_ends import without_cause
+from drahealth.suites.judging import status_content
+from drahealth.suites.judging import status_content as holdings
+from drahealth.suites.judging.status_content import Device, DevicesByName
+
+# Health streams that the kubelet ended without a cause. Pure.
+#
+# A kubelet ends the stream of an instance that deregisters or ends, or that a newer instance replaces. It also ends
+# all streams when it stops itself. The driver may see the end of the stream shortly before the cause.
+
+LATE = 5.0
+"""Seconds from the end of a stream until its cause is recorded, at most."""
+
+_BY_KUBELET = (CANCELLED, "ended by the manager")
+
+
+def without_cause(records: Sequence[Record]) -> set[tuple[str, str]]:
+    """The streams that the kubelet ended without a cause, by driver and stream."""
+    opened: dict[tuple[str, str], float] = {}
+    found: set[tuple[str, str]] = set()
+    for record in records:
+        match record.what:
+            case StreamOpened(driver=driver, stream=stream):
+                opened[driver, stream] = record.at
+            case StreamClosed() as closed if closed.why in _BY_KUBELET:
+                since = opened.get((closed.driver, closed.stream), record.at)
+                if not any(since < at <= record.at + LATE for at in _causes(records, closed)):
+                    found.add((closed.driver, closed.stream))
+    return found
+
+
+def _causes(records: Sequence[Record], closed: StreamClosed) -> Iterator[float]:
+    """The times of the causes for a kubelet to end this stream."""
+    for record in records:
+        match record.what:
+            case Registered(driver=driver, instance=name) | PluginRegistered(driver=driver, endpoint=name):
+                if driver == closed.driver and name != closed.instance:
+                    yield record.at
+            case Unregistered(driver=driver) | PluginDeregistered(driver=driver):
+                if driver == closed.driver:
+                    yield record.at
+            case Stopped("kubelet") | Restarted("kubelet") | GateSet():
+                yield record.at
+
+
+# Invariants on the writes of Pod statuses, as the API server saw them. Pure functions from records to violations.
+
+
+def refused(records: Iterable[Record]) -> Iterator[str]:
+    """Statuses that the API server rejected, each error once."""
+    errors = dict.fromkeys(
+        (record.what.pod, record.what.error)
+        for record in records
+        if isinstance(record.what, StatusWritten) and record.what.error
+    )
+    yield from (f"the status of pod {pod} was rejected: {error}" for pod, error in errors)
+
+
+def unchanged(records: Iterable[Record]) -> Iterator[str]:
+    """Pods whose status was written although it had not changed."""
+    writes = (record.what for record in records if isinstance(record.what, StatusWritten))
+    pods = dict.fromkeys(write.pod for write in writes if not write.changed and not write.error)
+    yield from (f"an unchanged status of pod {pod} was written" for pod in pods)
+
+
+def empty(records: Iterable[Record]) -> Iterator[str]:
+    """Parts of statuses with an allocatedResourcesStatus without entries."""
+    found = dict.fromkeys(
+        (seen.pod, name)
+        for seen in (record.what for record in records if isinstance(record.what, StatusSeen))
+        for name, entries in (("", seen.resources), *((c.name, c.resources) for c in seen.all_containers))
+        if entries == ()
+    )
+    for pod, name in found:
+        yield f"{f'container {name} of ' if name else ''}pod {pod} had an empty allocatedResourcesStatus"
+
+
+def unknown_keys(records: Iterable[Record]) -> Iterator[str]:
+    """Keys in an allocatedResourcesStatus that the KEP does not have."""
+    keys = dict.fromkeys(
+        (record.what.pod, key)
+        for record in records
+        if isinstance(record.what, StatusSeen)
+        for key in record.what.unknown_keys
+    )
+    yield from (f"pod {pod} showed {key}" for pod, key in keys)
+
+
+# Invariants on what health must not change in a Pod. Pure functions from records to violations.
+#
+# The Pod API says how the phase, the conditions and the restart counts follow from the runs of the containers, and in
+# which order containers start. If health changed one of them, it would no longer follow. Deleted Pods are not judged,
+# because kubelets end them in different orders.
+
+
+def not_from_containers(records: Iterable[Record]) -> Iterator[str]:
+    """Phases, conditions, texts and restart counts that do not follow from the runs of the containers, each once.
+
+    Also regular containers that start before the init containers have ended.
+    """
+    before: dict[str, PodStateSeen] = {}
+    initialized: set[tuple[str, str]] = set()
+    was_stopped, reported = False, set()
+    for record in records:
+        match record.what:
+            case Stopped("kubelet"):
+                was_stopped = True
+            case PodStateSeen() as seen if not seen.is_deleting:
+                initialized.update((seen.uid, run.name) for run in seen.runs if run.kind == "init" and run.ready)
+                found = [
+                    *_contradictions(seen, was_stopped),
+                    *_restarts(before.get(seen.uid), seen),
+                    *_other_texts(before.get(seen.uid), seen),
+                    *_too_early(seen, initialized),
+                ]
+                before[seen.uid] = seen
+                for words in (f"pod {seen.pod} {one}" for one in found):
+                    if words not in reported:
+                        reported.add(words)
+                        yield words
+
+
+def only_times(records: Iterable[Record]) -> Iterator[str]:
+    """Pods of which a write changed nothing but times.
+
+    After a change of the gate, a write can remove values that clients did not see.
+    """
+    reported = set()
+    for record in records:
+        match record.what:
+            case GateSet():
+                return
+            case PodRewritten(pod=pod, uid=uid) if uid not in reported:
+                reported.add(uid)
+                yield f"pod {pod} was written, and only its times changed"
+
+
+def _contradictions(seen: PodStateSeen, was_stopped: bool) -> Iterator[str]:
+    for run in seen.runs:
+        yield from (f"has container {run.name} {words}" for words in _of_run(run))
+    if seen.phase not in ("Pending", "Running"):
+        return  # a Pod can be rejected or evicted while its containers run
+    yield from _wrong_phase(seen)
+    kept = [run for run in seen.runs if run.kind != "init"]
+    is_ready = bool(kept) and all(run.ready for run in kept)
+    runs = any(run.state == "running" for run in seen.runs)
+    expected = {"ContainersReady": is_ready, **_initialized(seen)}
+    if not was_stopped:
+        expected["Ready"] = is_ready  # the node controller changes it while a kubelet is away
+    if runs:
+        expected["PodReadyToStartContainers"] = True
+    for kind, status in seen.conditions:
+        if kind in expected and status != str(expected[kind]):
+            yield f"has condition {kind}={status} with {_state_words(seen)}"
+    if runs and not seen.has_address:
+        yield f"has no address with {_state_words(seen)}"
+
+
+def _of_run(run: ContainerRun) -> Iterator[str]:
+    """The contradictions in one container."""
+    runs = run.state == "running"
+    if run.ready != (run.exit_code == 0 if run.kind == "init" else runs):
+        yield f"{run.state} and {'ready' if run.ready else 'not ready'}"
+    if (run.started and not runs) or (runs and not run.started and run.kind != "init"):
+        yield f"{run.state} and {'started' if run.started else 'not started'}"
+    if run.state != "waiting" and run.id and run.previous == run.id:
+        yield f"{run.state} as {run.id}, and the same run as its previous one"
+    if run.reason == "CrashLoopBackOff" and run.previous != run.id:
+        yield "in CrashLoopBackOff, and its last run is not the one that ended"
+
+
+def _wrong_phase(seen: PodStateSeen) -> Iterator[str]:
+    regular = [run for run in seen.runs if run.kind == "regular"]
+    waits = any(run.state == "waiting" and not run.previous for run in regular)
+    if regular and seen.phase != ("Pending" if waits else "Running"):
+        yield f"has phase {seen.phase} with {_state_words(seen)}"
+
+
+def _initialized(seen: PodStateSeen) -> dict[str, bool]:
+    """What Initialized must be, as far as it is certain."""
+    if any(run.kind == "regular" and run.state == "running" for run in seen.runs):
+        return {"Initialized": True}
+    has_begun = any(run.kind == "regular" and (run.id or run.previous) for run in seen.runs)
+    if any(run.kind == "init" and not run.ready for run in seen.runs) and not has_begun:
+        return {"Initialized": False}
+    return {"Initialized": True} if all(run.kind == "regular" or run.ready for run in seen.runs) else {}
+
+
+def _restarts(before: PodStateSeen | None, after: PodStateSeen) -> Iterator[str]:
+    """Restart counts that fall, or that change without another run."""
+    old = {run.name: run for run in before.runs} if before else {}
+    for run in after.runs:
+        known = old.get(run.name)
+        if known and run.restarts < known.restarts:
+            yield f"has {run.restarts} restarts of container {run.name} after {known.restarts}"
+        elif known and known.id and run.id and (run.id == known.id) != (run.restarts == known.restarts):
+            runs = "another run" if run.id != known.id else "the same run"
+            yield f"has {run.restarts} restarts of container {run.name} after {known.restarts}, with {runs}"
+        elif known and known.id and run.restarts == known.restarts + 1 and run.previous != known.id:
+            yield f"has {run.restarts} restarts of container {run.name}, and its last state is not the run before"
+
+
+def _other_texts(before: PodStateSeen | None, after: PodStateSeen) -> Iterator[str]:
+    """Reasons and messages that change although the containers, the phase and the conditions do not."""
+    if before and after.phase == "Running" and replace(before, texts=after.texts) == after:
+        for kind, text in sorted(set(after.texts) - set(before.texts)):
+            where = f"condition {kind}" if kind else "a status"
+            yield f"has {where} with the new text {text!r}, and nothing else changed"
+
+
+def _too_early(seen: PodStateSeen, initialized: Collection[tuple[str, str]]) -> Iterator[str]:
+    """Init containers that have not ended yet, although a regular container runs."""
+    if any(run.kind == "regular" and run.state == "running" for run in seen.runs):
+        for run in seen.runs:
+            if run.kind == "init" and (seen.uid, run.name) not in initialized:
+                yield f"has init container {run.name} {run.state} with {_state_words(seen)}"
+
+
+def _state_words(seen: PodStateSeen) -> str:
+    return ", ".join(f"{run.name} {run.state}" for run in seen.runs)
+
+
+# The invariants of all histories. Pure functions from records to violations.
 
 OVERLAP = 1.0
 """Seconds by which a driver may notice the end of a stream late."""
@@ -35,12 +264,12 @@ def violations(records: Sequence[Record], devices: DevicesByName) -> dict[str, l
     return {
         "STATUS-06": list(duplicates(records)),
         "STATUS-07": list(unreported(records, devices)),
-        "STATUS-18": list(status_writes.refused(records)),
-        "STATUS-19": [*status_writes.unchanged(records), *pod_states.only_times(records)],
+        "STATUS-18": list(refused(records)),
+        "STATUS-19": [*unchanged(records), *only_times(records)],
         "STATUS-20": list(holdings.not_held(records, devices)),
-        "STATUS-21": list(status_writes.unknown_keys(records)),
-        "STATUS-22": list(status_writes.empty(records)),
-        "STATUS-24": list(pod_states.not_from_containers(records)),
+        "STATUS-21": list(unknown_keys(records)),
+        "STATUS-22": list(empty(records)),
+        "STATUS-24": list(not_from_containers(records)),
         "STREAM-03": list(overlaps(records)),
     }
 

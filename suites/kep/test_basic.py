@@ -8,8 +8,7 @@ from drahealth.fakes.cluster.api import SLICES
 from drahealth.proto.values import MESSAGE_LIMIT, Health
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
-from drahealth.suites.story.pod_parts import without_health
-from drahealth.suites.story.workload import Pod
+from drahealth.suites.story.workload import Pod, without_health
 
 
 @scenario(

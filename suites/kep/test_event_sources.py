@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from drahealth.proto.events import EventSeen
 from drahealth.proto.values import Health
 from drahealth.suites.run.scenario import scenario
-from drahealth.suites.story.device_plugin import PluginGpu
-from drahealth.suites.story.hardware import Gpu
+from drahealth.suites.story.hardware import Gpu, PluginGpu
 from drahealth.suites.story.node import Node
 from drahealth.suites.story.workload import Pod
 

@@ -2,11 +2,9 @@
 
 from drahealth.proto.values import Health
 from drahealth.suites.run.scenario import scenario
-from drahealth.suites.story.device_plugin import DevicePlugin
-from drahealth.suites.story.hardware import Driver
+from drahealth.suites.story.hardware import DevicePlugin, Driver
 from drahealth.suites.story.node import Node
-from drahealth.suites.story.pod_parts import field_names, without_resources
-from drahealth.suites.story.workload import Pod
+from drahealth.suites.story.workload import Pod, field_names, without_resources
 
 
 @scenario("GATE-01", counterpart_of=("kep/e2e-gate-off", "e2e_node/gate-disabled"))

@@ -1,6 +1,6 @@
 """kubeletplugin, and KEP-4680 on claims that several drivers or pods share: prepare and unprepare."""
 
-from drahealth.fakes.control.driver import Returned
+from drahealth.fakes.control.fake_options import Returned
 from drahealth.proto.events import Unprepared
 from drahealth.proto.values import Health
 from drahealth.suites.run.scenario import scenario

@@ -1,13 +1,12 @@
 """KEP-4680, ResourceStatus, and kubeletplugin, Device: requests, subrequests, and the devices that serve them."""
 
-from drahealth.fakes.control.driver import Returned
+from drahealth.fakes.control.fake_options import Returned
 from drahealth.proto.values import MESSAGE_LIMIT, Health
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.claims import Claim
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
-from drahealth.suites.story.pod_parts import health_size
-from drahealth.suites.story.workload import Pod
+from drahealth.suites.story.workload import Pod, health_size
 
 LARGEST_HEALTH = MESSAGE_LIMIT + 256
 """Bytes of JSON in a status for the health of a device."""

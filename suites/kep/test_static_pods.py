@@ -2,8 +2,7 @@
 
 from drahealth.proto.values import Health
 from drahealth.suites.run.scenario import scenario
-from drahealth.suites.story.node import Node
-from drahealth.suites.story.static_pods import static_pod
+from drahealth.suites.story.node import Node, static_pod
 
 
 @scenario("DP-01", needs=("static-pods",))

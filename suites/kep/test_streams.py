@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from drahealth.fakes.control.driver import only_health_api
+from drahealth.fakes.control.fake_options import only_health_api
 from drahealth.proto.health_apis import V1ALPHA1
 from drahealth.proto.values import Health
 from drahealth.suites.run.scenario import scenario

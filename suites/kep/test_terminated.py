@@ -1,10 +1,10 @@
 """KEP-4680, Known Limitation: Device Health for Terminated Pods."""
 
-from drahealth.fakes.cluster.pod_status import status_seen
+from drahealth.fakes.cluster.pods import status_seen
 from drahealth.proto.values import Health
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.node import Node
-from drahealth.suites.story.pod_parts import without_resources
+from drahealth.suites.story.workload import without_resources
 
 
 @scenario("TERM-01", "TERM-02", counterpart_of=("alpha2/e2e-failed-pod",))

@@ -8,13 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE, STATUS_GATE
 from drahealth.fakes.cluster.api_server.metadata_validation import is_name
-from drahealth.manager.gates import Gates
-from drahealth.manager.profile import KEP, PROFILES, Profile
+from drahealth.fakes.cluster.api_server.pod_statuses import MESSAGE_GATE, STATUS_GATE
+from drahealth.manager.profile import KEP, PROFILES, Gates, Profile
 from drahealth.proto.sockets import PATH_LIMIT
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.manager_command.history import check_history_file
+from drahealth.suites.manager_command.output import check_history_file
 from drahealth.suites.output_paths import check_output_folder
 from drahealth.suites.targets.api_servers.options import API_SERVER, DEFAULT_KUBERNETES, ApiServerKind
 from drahealth.suites.targets.versions import parse_version, profile_of

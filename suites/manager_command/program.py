@@ -1,9 +1,4 @@
-"""The program `drahealth manager`: the reference node with manifests as input and statuses as output.
-
-Its state is in the root directory: the checkpoints of the manager, and the objects of its API server. So pods keep
-their identity, their claims and their restart counts after any end, also after kill -9, and nothing is prepared twice.
-The containers of the fake runtime start again.
-"""
+"""The program `drahealth manager`: the reference node with manifests as input."""
 
 import asyncio
 import logging
@@ -11,31 +6,101 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine
-from contextlib import AbstractContextManager, AsyncExitStack, closing, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing, closing, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from drahealth.fakes.cluster.api import NODES, PODS, ApiError
-from drahealth.fakes.program.bearer_token import BearerToken, TokenFileError
-from drahealth.fakes.program.log_lines import log_to
+from drahealth.fakes.cluster.api import NODES, PODS, ApiError, ListWatch, Object
+from drahealth.fakes.cluster.pods import status_seen
+from drahealth.fakes.program.log import log_to
+from drahealth.fakes.program.private_files import BearerToken, TokenFileError
 from drahealth.fakes.waiting import run_until_first
 from drahealth.proto.clock import SystemClock
-from drahealth.proto.events import ManagerStarted, ManagerStopped, ManifestRejected
+from drahealth.proto.events import ManagerStarted, ManagerStopped, ManifestRejected, Observe, PodDeleted, StatusSeen
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.manager_command.api_server import make_server
-from drahealth.suites.manager_command.applier import Applier
-from drahealth.suites.manager_command.history import history_file
-from drahealth.suites.manager_command.manifest_directory import ManifestDirectory
-from drahealth.suites.manager_command.observers import Observers
+from drahealth.suites.manager_command.manifest_directory import Applier, ManifestDirectory, StatusFiles
 from drahealth.suites.manager_command.options import METRICS_TOKEN, Options
-from drahealth.suites.manager_command.pod_watch import watch_pods
-from drahealth.suites.manager_command.status_files import StatusFiles
-from drahealth.suites.targets.api_servers.server import ApiServerProcess
+from drahealth.suites.manager_command.output import Observers, history_file
+from drahealth.suites.targets.api_servers.server import ApiServerProcess, data_folder, objects_folder
+from drahealth.suites.targets.api_servers.serving import MemoryApiServer, field_rules
 from drahealth.suites.targets.reference.cluster import ReferenceCluster
 
 if TYPE_CHECKING:
     from drahealth.fakes.program.metrics_server import MetricsServer
+
+
+# The API server of `drahealth manager`, from its options.
+
+
+def make_server(options: Options) -> ApiServerProcess:
+    """The API server, not started; gets the programs of a real one first. Raises ConfigurationError, HarnessError.
+
+    The state of the manager belongs to the objects of one server, so a root directory keeps its kind of server.
+    """
+    others = objects_folder(options.root) if options.api_server == "real" else data_folder(options.root)
+    if others.exists():
+        earlier = "memory" if options.api_server == "real" else "real"
+        raise ConfigurationError(
+            f"{options.root} is the root directory of a manager with --api-server {earlier}",
+            f"pass --api-server {earlier}, or another --root-dir",
+        )
+    if options.api_server == "memory":
+        rules = field_rules(options.profile)
+        return MemoryApiServer(options.root, rules=rules, gates=options.gates, clock=SystemClock(), keep=True)
+    from rich.console import Console
+
+    from drahealth.suites.targets.api_servers.serving import real_api_servers
+    from drahealth.suites.targets.stage_printer import StagePrinter
+
+    progress = StagePrinter(Console(stderr=True, highlight=False))
+    return real_api_servers(options.kubernetes, progress, options.gates)(options.root)
+
+
+# Emits an event for every change of a pod's status, as a client of the API sees it.
+
+_PAUSE = 0.5
+"""Seconds until a watch that has ended is opened again."""
+
+
+async def watch_pods(api: ListWatch, observe: Observe, files: StatusFiles) -> None:
+    """Passes the events to the observer and to the status files, until cancelled."""
+    statuses: dict[str, Object] = {}
+    while True:
+        try:
+            async with aclosing(api.watch(PODS)) as events:
+                async for event in events:
+                    pod, uid = event.object, event.object["metadata"]["uid"]
+                    if event.type == "DELETED":
+                        statuses.pop(uid, None)
+                        files.delete(pod)
+                        observe(pod_deleted(pod))
+                    elif statuses.get(uid) != (status := pod.get("status", {})):
+                        statuses[uid] = status
+                        files.change(pod)
+                        observe(status_of(pod))
+        except ApiError:
+            statuses.clear()
+        await asyncio.sleep(_PAUSE)
+
+
+def status_of(pod: Object) -> StatusSeen:
+    """The event of a pod's new status."""
+    return replace(status_seen(pod), namespace=pod["metadata"]["namespace"])
+
+
+def pod_deleted(pod: Object) -> PodDeleted:
+    """The event for a deleted pod."""
+    metadata = pod["metadata"]
+    return PodDeleted(metadata["name"], metadata["uid"], metadata["namespace"])
+
+
+# The program `drahealth manager`: the reference node with manifests as input and statuses as output.
+#
+# Its state is in the root directory: the checkpoints of the manager, and the objects of its API server. So pods keep
+# their identity, their claims and their restart counts after any end, also after kill -9, and nothing is prepared
+# twice. The containers of the fake runtime start again.
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +190,7 @@ class Program:
         port = self._options.metrics_port
         if port is None:
             return None
-        from drahealth.suites.manager_command.metrics import Metrics  # only here: it brings the Prometheus client
+        from drahealth.suites.manager_command.output import Metrics  # only here: it brings the Prometheus client
 
         token = self._metrics_token()
         metrics = Metrics(self.node.manager.devices)
@@ -200,12 +265,12 @@ async def _serve(options: Options, server: ApiServerProcess) -> None:
 def _shown(options: Options, observers: Observers, program: Program) -> AbstractContextManager[object]:
     """The live table on a terminal, JSON lines otherwise."""
     if sys.stdout.isatty() and not options.json:
-        from drahealth.suites.manager_command.live_table import LiveTable
+        from drahealth.suites.manager_command.output import LiveTable
 
         table = LiveTable(program.node.manager.devices)
         observers.add(table)
         return table.shown()
-    from drahealth.suites.manager_command.json_lines import JsonLines
+    from drahealth.suites.manager_command.output import JsonLines
 
     log_to(logging.StreamHandler(sys.stderr))
     lines = JsonLines(sys.stdout, SystemClock())

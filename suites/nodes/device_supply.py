@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from drahealth.fakes.cluster.api import CLAIMS, SLICES, Object
-from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.cluster.api import CLAIMS, SLICES, ListWatch, Object
 
 _PUBLISH_LIMIT = 5.0
 """Seconds for a driver to publish a change of its devices in ResourceSlices."""

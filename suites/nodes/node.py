@@ -1,31 +1,282 @@
-"""A node with its control plane, for other people's tests: entered with `async with`, nothing stays behind."""
+"""A node with its control plane, and its pods, for other people's tests."""
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from fnmatch import fnmatchcase
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
-from drahealth.fakes.cluster.api import DEVICE_CLASSES, KINDS, NAMESPACES, PODS, ApiError, Kind, Object
-from drahealth.fakes.cluster.list_watch import ListWatch
-from drahealth.fakes.control.driver import DriverControl
+from drahealth.fakes.cluster.api import DEVICE_CLASSES, KINDS, NAMESPACES, PODS, ApiError, Kind, ListWatch, Object
+from drahealth.fakes.control.fake_options import DriverControl
 from drahealth.fakes.control.remote import RemoteDriver
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
-from drahealth.proto.events import StatusSeen
+from drahealth.proto.events import ContainerSeen, StatusSeen
+from drahealth.proto.events.text import format_event
+from drahealth.proto.values import Health, ResourceHealth
+from drahealth.suites.errors import HarnessError
 from drahealth.suites.nodes.device_supply import DeviceSupply, until_enough
-from drahealth.suites.nodes.node_target import LocalConfiguration, NodeTarget
-from drahealth.suites.nodes.pod import Pod
-from drahealth.suites.nodes.pod_statuses import PodStatuses, naming_a_stopped_node
 from drahealth.suites.story import manifests
+from drahealth.suites.story.history import History
+from drahealth.suites.story.pod_watch import PodWatch
 from drahealth.suites.targets.definition import Launch
-from drahealth.suites.targets.target import BELONGS
+from drahealth.suites.targets.target import BELONGS, Window
+
+# What a public node needs of its target. All targets on this machine have it.
+
+
+class NodeTarget(Protocol):
+    """A part of `target.LocalTarget`, which says what each member means."""
+
+    @property
+    def profile(self) -> Profile: ...
+
+    @property
+    def node_name(self) -> str: ...
+
+    @property
+    def api(self) -> ListWatch: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def windows(self) -> Mapping[Window, float]: ...
+
+    @property
+    def registry_dir(self) -> Path: ...
+
+    @property
+    def plugins_dir(self) -> Path: ...
+
+    @property
+    def device_plugins_dir(self) -> Path: ...
+
+    @property
+    def workload_image(self) -> str: ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def kubeconfig(self) -> Path: ...
+
+    async def advance_time(self, seconds: float) -> float: ...
+
+    async def restart_kubelet(self) -> None: ...
+
+    async def end_container(self, pod_uid: str, container: str, code: int) -> None: ...
+
+    def check(self) -> None: ...
+
+
+class LocalConfiguration(Protocol):
+    """The configuration of a target on this machine (`definition.Configuration`)."""
+
+    def make(self, launch: Launch) -> NodeTarget: ...
+
+
+# What an API client sees of the pods on a node, and waiting for it.
+
+START_LIMIT = 30.0
+"""Seconds for the start of a Pod, also on a target whose windows are shorter: the machine can be busy."""
+
+
+class PodStatuses:
+    """The statuses of all pods on a running target, from `start` to `stop`."""
+
+    def __init__(self, target: NodeTarget) -> None:
+        self.target = target
+        self._history = History()
+        self._watch = PodWatch(target.api, None, self._history)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._watch.start()
+
+    async def stop(self) -> None:
+        """End the watch."""
+        await self._watch.stop()
+
+    def all(self) -> list[StatusSeen]:
+        """All different statuses until now; the newest status is the last one."""
+        return list(self._history.of(StatusSeen))
+
+    def exists(self, pod_uid: str) -> bool:
+        """The pod has a status and is not deleted."""
+        return pod_uid in self._watch.statuses
+
+    @property
+    def status_timeout(self) -> float:
+        """The longest time in seconds that a change may need to show: one sync of the pod and a margin."""
+        return self.target.windows["resync"]
+
+    @property
+    def start_timeout(self) -> float:
+        """The longest time in seconds that a pod may need to start or to go."""
+        return max(self.target.windows["start"], START_LIMIT)
+
+    async def until(self, condition: Callable[[], bool], timeout: float) -> bool:
+        """Wait until it is true, looking again at each status; False after `timeout` seconds.
+
+        Raises HarnessError if a process of the target has died.
+        """
+        if await self._history.until(condition, timeout):
+            return True
+        self.target.check()
+        return False
+
+
+@contextmanager
+def naming_a_stopped_node(target: NodeTarget) -> Iterator[None]:
+    """An unavailable API server of a node that has stopped is a HarnessError with the name of the node and a hint."""
+    try:
+        yield
+    except ApiError as error:
+        if error.reason == "ServiceUnavailable":
+            try:
+                target.check()
+            except HarnessError as stopped:
+                raise stopped from None  # without the error of the connection
+        raise
+
+
+def timed_out(expected: str, seconds: float, seen: str) -> TimeoutError:
+    """The error of a wait: what was expected for how long, and what was seen last."""
+    return TimeoutError(f"expected within {seconds:g} s: {expected}; last seen: {seen}")
+
+
+# A pod of a public node: its statuses as an API client sees them, and waiting for what they show.
+
+
+class Pod:
+    """A pod on a node. Timeouts are in seconds; by default the longest that a correct kubelet needs."""
+
+    def __init__(self, statuses: PodStatuses, obj: Object) -> None:
+        self._all = statuses
+        self.name: str = obj["metadata"]["name"]
+        self.namespace: str = obj["metadata"]["namespace"]
+        self.uid: str = obj["metadata"]["uid"]
+
+    @property
+    def statuses(self) -> list[StatusSeen]:
+        """All different statuses until now; the newest status is the last one."""
+        return [status for status in self._all.all() if status.uid == self.uid]
+
+    @property
+    def status(self) -> StatusSeen | None:
+        """The newest status; None before the first status arrives."""
+        return next(reversed(self.statuses), None)
+
+    def devices(self) -> list[ResourceHealth]:
+        """The devices in the newest status, each with its resource ID, health and message."""
+        return list(dict.fromkeys(_devices(self.status))) if self.status else []
+
+    @property
+    def device(self) -> str:
+        """The name of the only device of the Pod, such as `gpu-0`. Raises ValueError if it has several or none."""
+        names = list(dict.fromkeys(_name(device.resource_id) for device in self.devices()))
+        if len(names) != 1:
+            raise ValueError(f"pod {self.name} must have one device, got {', '.join(names) or 'none'}")
+        return names[0]
+
+    async def wait_for_health(
+        self, device: str, health: Health | str, *, message: str | None = None, timeout: float | None = None
+    ) -> None:
+        """Wait until every running container that has the device shows this health.
+
+        `device` is its name, such as `gpu-0`, or its whole resource ID. `message` is a shell pattern, such as
+        `XID 79*`; "" means no message, None means any. Raises ValueError for an unknown health, and TimeoutError with
+        the status that was seen last.
+        """
+        wanted = Health(health)
+
+        def shown(status: StatusSeen) -> bool:
+            found = [d for d in _devices(status) if device in (d.resource_id, _name(d.resource_id))]
+            return bool(found) and all(d.health is wanted and _fits(d.message, message) for d in found)
+
+        about = f"{device} {wanted}" + ("" if message is None else f" {message!r}")
+        await self.wait_until(shown, f"shows {about}", timeout=timeout)
+
+    async def wait_running(self, *, timeout: float | None = None) -> None:
+        """Wait until all containers run. Raises TimeoutError with the status that was seen last."""
+
+        def running(status: StatusSeen) -> bool:
+            return status.phase == "Running" and all(c.state == "running" for c in status.containers)
+
+        await self.wait_until(running, "is running", timeout=self._all.start_timeout if timeout is None else timeout)
+
+    async def wait_until(
+        self, condition: Callable[[StatusSeen], bool], expected: str, *, timeout: float | None = None
+    ) -> None:
+        """Wait until `condition` is true for the newest status. Raises TimeoutError: pod `expected`, and what was seen.
+
+        `expected` completes the sentence "pod NAME ...", such as "is Failed".
+        """
+
+        def true() -> bool:
+            return self.status is not None and condition(self.status)
+
+        limit = self._all.status_timeout if timeout is None else timeout
+        if not await self._all.until(true, limit):
+            seen = format_event(self.status).strip(" :") if self.status else "no status"
+            raise timed_out(f"pod {self.name} {expected}", limit, seen)
+
+    async def exit(self, code: int = 0, *, container: str | None = None) -> None:
+        """End a running container with this exit code; without a name, all running containers."""
+        for found in self.status.containers if self.status else ():
+            if found.state == "running" and container in (None, found.name):
+                await self._all.target.end_container(self.uid, found.name, code)
+
+    async def delete(self, *, timeout: float | None = None) -> None:
+        """Delete the pod and wait until it is gone. Its drivers must run. Raises TimeoutError, ApiError."""
+        with naming_a_stopped_node(self._all.target):
+            await self._all.target.api.delete(PODS, self.name, self.namespace)
+        await self.wait_deleted(timeout=timeout)
+
+    async def wait_deleted(self, *, timeout: float | None = None) -> None:
+        """Wait until a client, such as your controller, has deleted the Pod. Its drivers must run.
+
+        Raises TimeoutError.
+        """
+        limit = self._all.start_timeout if timeout is None else timeout
+        if not await self._all.until(lambda: not self._all.exists(self.uid), limit):
+            raise timed_out(f"pod {self.name} is gone", limit, "the pod; the driver of its devices must run")
+
+    async def object(self) -> Object:
+        """The Pod object as the API server has it now. Raises ApiError."""
+        with naming_a_stopped_node(self._all.target):
+            return await self._all.target.api.get(PODS, self.name, self.namespace)
+
+
+def _devices(status: StatusSeen) -> list[ResourceHealth]:
+    """Every entry of a device, but for containers that have terminated, whose last status stays."""
+
+    def lives(container: ContainerSeen) -> bool:
+        return container.state != "terminated"
+
+    containers = filter(lives, (*status.init_containers, *status.containers))
+    entries = [*(entry for container in containers for entry in container.resources or ()), *(status.resources or ())]
+    return [device for entry in entries for device in entry.resources]
+
+
+def _name(resource_id: str) -> str:
+    """The name in `driver/pool/device`, in the CDI ID `vendor/class=device`, or in a device plugin's plain ID."""
+    return resource_id.rpartition("/")[2].rpartition("=")[2]
+
+
+def _fits(message: str, pattern: str | None) -> bool:
+    return pattern is None or fnmatchcase(message, pattern)
+
+
+# A node with its control plane, for other people's tests: entered with `async with`, nothing stays behind.
 
 _KINDS = {kind.kind: kind for kind in KINDS}
 DEVICES = ("gpu-0", "gpu-1")

@@ -16,15 +16,11 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.control.commands.claims import DriverClaims
-from drahealth.fakes.control.commands.definition import Command
+from drahealth.fakes.control.commands.definition import Command, SyncControl
 from drahealth.fakes.control.commands.devices import DriverDevices
 from drahealth.fakes.control.commands.life import DriverLife
-from drahealth.fakes.control.commands.questions import DriverQuestions
-from drahealth.fakes.control.commands.registration import DriverRegistration
-from drahealth.fakes.control.commands.reports import DriverReports
+from drahealth.fakes.control.commands.reports import DriverClaims, DriverQuestions, DriverRegistration, DriverReports
 from drahealth.fakes.control.commands.streams import StreamControl
-from drahealth.fakes.control.commands.surface import SyncControl
 from drahealth.fakes.control.remote import ControlFailed, RemoteDriver
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.inventory.devices import Inventory
@@ -32,9 +28,8 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.events import StatusSeen
 from drahealth.proto.values import ResourceHealth
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.nodes.node import Node
-from drahealth.suites.nodes.pod import Pod
-from drahealth.suites.nodes.shared_node import SharedNode
+from drahealth.suites.nodes.node import Node, Pod
+from drahealth.suites.nodes.running_node import SharedNode
 
 P = ParamSpec("P")
 T = TypeVar("T")

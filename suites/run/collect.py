@@ -8,17 +8,13 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes.program.user_files import FileError
-from drahealth.fakes.timelines.actions import Action, ChangeKubelet, Expect
-from drahealth.fakes.timelines.plan import Plan
-from drahealth.fakes.timelines.play import play
-from drahealth.fakes.timelines.story import Story, stories
+from drahealth.fakes.timelines.plan import Action, ChangeKubelet, Expect, Plan
+from drahealth.fakes.timelines.play import Story, play, stories
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.run.session import Session
+from drahealth.suites.story.history import STORY_LIMIT
 from drahealth.suites.story.node import Node
-from drahealth.suites.story.time_limit import STORY_LIMIT
-from drahealth.suites.timelines.holder import Holder
-from drahealth.suites.timelines.stage import NodeStage, jumped
-from drahealth.suites.timelines.status_changes import status_changes
+from drahealth.suites.timelines.stage import Holder, NodeStage, jumped, status_changes
 
 
 class TimelineFile(pytest.File):

@@ -5,9 +5,9 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.program.invocation import as_called
+from drahealth.fakes.program.usage import as_called
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
-from drahealth.suites.nodes.shared_node import SharedNode
+from drahealth.suites.nodes.running_node import SharedNode
 from drahealth.suites.nodes.sync import SyncNode
 from drahealth.suites.targets import registry
 from drahealth.suites.up_command.state import ready

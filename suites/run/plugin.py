@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from anyio.from_thread import BlockingPortal
 
-    from drahealth.fakes.control.driver import DriverControl
+    from drahealth.fakes.control.fake_options import DriverControl
+    from drahealth.suites.nodes.kubelets import ReferenceKubelet
     from drahealth.suites.nodes.node import Node
-    from drahealth.suites.nodes.reference_kubelet import ReferenceKubelet
     from drahealth.suites.nodes.sync import SyncDriver, SyncNode
 
 _OPTIONS = (
@@ -104,7 +104,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Scenarios can be played over several health APIs."""
     if hasattr(metafunc.function, "scenario") and "node" in metafunc.fixturenames:
-        from drahealth.suites.run.health_api_runs import play_over_health_apis  # only now: it imports all the rest
+        from drahealth.suites.run.scenario import play_over_health_apis  # only now: it imports all the rest
 
         play_over_health_apis(metafunc)
 
@@ -114,7 +114,7 @@ def pytest_collection_titles(config: pytest.Config, items: list[pytest.Item]) ->
     """`-k` takes titles of scenarios as printed. pytest selects the items after this."""
     found = [scenario for item in items if (scenario := getattr(getattr(item, "function", None), "scenario", None))]
     if found and config.option.keyword:
-        from drahealth.suites.run.matching import pytest_expression  # only now: it imports the ledger
+        from drahealth.suites.run.selection import pytest_expression  # only now: it imports the ledger
 
         titles = [scenario.title.replace(" ", "_").lower() for scenario in found]
         config.option.keyword = pytest_expression(config.option.keyword, titles)
@@ -200,7 +200,7 @@ def _draw_order(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With a seed, scenarios change places. Timelines and other tests keep theirs."""
     if not (seed := config.getoption("--drahealth-seed")):
         return
-    from drahealth.suites.run.order import drawn_order
+    from drahealth.suites.run.selection import drawn_order
 
     places = [
         n for n, item in enumerate(items) if isinstance(item, pytest.Function) and hasattr(item.function, "scenario")

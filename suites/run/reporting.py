@@ -20,22 +20,25 @@ from drahealth.proto.clock import SystemClock
 from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.history import Header, dump_lines
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
-from drahealth.suites.judging import history_text
+from drahealth.suites.judging import histories
 from drahealth.suites.judging.diagnosis import Diagnosis
-from drahealth.suites.judging.ledger import requirements
+from drahealth.suites.judging.ledger import Quote, quotes, requirements
 from drahealth.suites.judging.report import Outcome, Result
-from drahealth.suites.judging.statements import Quote, quotes
-from drahealth.suites.judging.violation import STEP_FAILED, StepFailed, Violation
+from drahealth.suites.judging.status_content import STEP_FAILED, StepFailed, Violation
 from drahealth.suites.output_paths import check_histories_folder, check_output_file
-from drahealth.suites.run.case_names import STANDARD_INPUT, case_of, id_of
-from drahealth.suites.run.catalogue import scenarios_folder
-from drahealth.suites.run.completeness import Completeness
-from drahealth.suites.run.conditions import run_of
-from drahealth.suites.run.health_api_runs import health_api_of, suffix
-from drahealth.suites.run.junit import JUnit
 from drahealth.suites.run.longest_first import distribute_evenly, sort_longest_first
-from drahealth.suites.run.report_file import ReportFile
-from drahealth.suites.run.scenario import Scenario, scenario_of
+from drahealth.suites.run.options import run_of
+from drahealth.suites.run.report_file import Completeness, JUnit, ReportFile
+from drahealth.suites.run.scenario import (
+    STANDARD_INPUT,
+    Scenario,
+    case_of,
+    health_api_of,
+    id_of,
+    scenario_of,
+    scenarios_folder,
+    suffix,
+)
 from drahealth.suites.run.session import PLAYED, Played, Session
 from drahealth.suites.targets.capabilities import Capability
 
@@ -125,7 +128,7 @@ class Reporting:
                 quotes=failure.quotes if failure else (),
                 expected=failure.error.expected if failure else "",
                 seen=failure.error.seen if failure else "",
-                history=history_text.format_history(played.node.history.records) if played and report.failed else "",
+                history=histories.format_history(played.node.history.records) if played and report.failed else "",
                 rerun=self._rerun(item) if report.failed else "",
                 beyond=scenario.beyond(*about) if outcome == "not applicable" else (),
                 reason=scenario.why_not(*about) if outcome == "not applicable" else "",
@@ -188,7 +191,7 @@ class Reporting:
             outcome = "known issue"
             report.wasxfail = "; ".join(f"{i.id}: {i.what}" for i in played.known_issues)
         if report.failed:
-            report.sections.append(("history", history_text.format_history(played.node.history.records)))
+            report.sections.append(("history", histories.format_history(played.node.history.records)))
             if logs := self._session.log_tail():
                 report.sections.append(("logs", logs))
             report.sections.append(("rerun", self._rerun(item)))

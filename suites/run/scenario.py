@@ -1,24 +1,33 @@
-"""The `scenario` decorator: it names the requirements that a test checks. The test gets a `node`.
+"""The `scenario` decorator, the list of all scenarios, and their names in results."""
 
-    @scenario("STATUS-01")
-    async def test_an_unhealthy_device_shows_in_the_pod_status(node):
-        driver, pod, gpu = await node.pod_with_a_gpu()
-        await gpu.becomes(UNHEALTHY)
-        await pod.shows(gpu, UNHEALTHY)
-
-For pytest, the decorated function is synchronous, so no plugin for asynchronous tests is involved.
-"""
-
-from collections.abc import Awaitable, Callable, Mapping
+import importlib
+import os
+import pkgutil
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, wraps
+from importlib import resources
+from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any, Never
+
+import pytest
 
 from drahealth.proto.health_apis import HealthApi
 from drahealth.suites.errors import reject_old_arguments
 from drahealth.suites.judging.ledger import requirements
+from drahealth.suites.run.options import Options
 from drahealth.suites.targets.capabilities import Capability, named
+
+# The `scenario` decorator: it names the requirements that a test checks. The test gets a `node`.
+#
+#     @scenario("STATUS-01")
+#     async def test_an_unhealthy_device_shows_in_the_pod_status(node):
+#         driver, pod, gpu = await node.pod_with_a_gpu()
+#         await gpu.becomes(UNHEALTHY)
+#         await pod.shows(gpu, UNHEALTHY)
+#
+# For pytest, the decorated function is synchronous, so no plugin for asynchronous tests is involved.
 
 EVERYTHING: Mapping[Capability, str] = MappingProxyType({})
 """What a target lacks that can do everything."""
@@ -109,3 +118,96 @@ def scenario_of(test: object) -> Scenario | None:
     """The scenario behind a test function, None if it is an ordinary one."""
     found = getattr(test, "scenario", None)
     return found if isinstance(found, Scenario) else None
+
+
+# The list of all scenarios, without running them.
+
+SCENARIOS = "drahealth.suites.kep"
+"""The package of the scenarios, by name, because its fixture imports this folder."""
+
+
+def scenarios_folder() -> Path:
+    """The folder of the scenarios."""
+    return Path(str(resources.files(SCENARIOS)))
+
+
+def scenarios() -> Iterator[Scenario]:
+    """All scenarios of `suites/kep`, in the order of files and of lines."""
+    for module in sorted(pkgutil.iter_modules([str(scenarios_folder())]), key=lambda found: found.name):
+        if not module.name.startswith("test_"):
+            continue
+        tests = vars(importlib.import_module(f"{SCENARIOS}.{module.name}")).values()
+        yield from (found for test in tests if (found := scenario_of(test)))
+
+
+# The names of scenarios in results: the same from the command, `--pyargs` and a checkout, and in all releases.
+
+KEP = "drahealth.kep"
+"""The class name of our scenarios. It has no module, because a scenario may move to another one."""
+
+TIMELINES = "drahealth.timelines"
+"""The beginning of the class names of timelines; the path of the file follows."""
+
+TIMELINE_SUFFIX = ".timeline.yaml"
+
+STANDARD_INPUT = f"stdin{TIMELINE_SUFFIX}"
+"""The name of the file with the timelines from standard input."""
+
+
+def case_of(item: pytest.Item) -> tuple[str, str] | None:
+    """The class name and the name of a scenario of ours, or of a timeline; None for others, which pytest names."""
+    if not isinstance(item, pytest.Function):
+        return f"{TIMELINES}.{_dotted(item.path)}", item.name
+    return (KEP, item.name) if item.path.parent.samefile(scenarios_folder()) else None
+
+
+def id_of(item: pytest.Item) -> str:
+    """What identifies a scenario in a run: no two tests have the same."""
+    if not isinstance(item, pytest.Function):
+        path = STANDARD_INPUT if item.path.name == STANDARD_INPUT else os.path.relpath(item.path)
+        return f"{path}::{item.name}"
+    case = case_of(item)
+    return "::".join(case) if case else item.nodeid
+
+
+def _dotted(path: Path) -> str:
+    """The path of a timeline as seen from the current directory, with dots. One that is outside of it has its name."""
+    parts = PurePath(os.path.relpath(path)).parts
+    parts = parts[-1:] if parts[0] == os.pardir else parts
+    return ".".join(parts).removesuffix(TIMELINE_SUFFIX)
+
+
+# Scenarios that are played over several health APIs. pytest sees them as parameters of the fixture `node`.
+
+BASIC = "test_basic.py"
+"""The file of the scenarios that a plain run plays over every health API."""
+
+
+def play_over_health_apis(metafunc: pytest.Metafunc) -> None:
+    """Makes a test for each health API. The test over the default one keeps its name.
+
+    A scenario is left out over an API that is not the only one of the run and that it is not applicable to.
+    """
+    scenario, options = scenario_of(metafunc.function), Options.of(metafunc.config)
+    assert scenario
+    file = Path(str(metafunc.module.__file__))
+    basic = file.name == BASIC and file.parent.samefile(scenarios_folder())
+    apis = options.health_apis(basic=basic)
+    if len(apis) == 1:
+        return
+    kept = [api for api in apis if options.every_health_api or not scenario.why_not(api)]
+    ids = [api.name if api else pytest.HIDDEN_PARAM for api in kept]
+    metafunc.parametrize("node", kept, indirect=True, ids=ids)
+
+
+def health_api_of(item: pytest.Item, options: Options) -> HealthApi | None:
+    """The only health API of the drivers in this test; None: the default of fake drivers."""
+    call = getattr(item, "callspec", None)
+    chosen = call.params.get("node") if call else None
+    return chosen if isinstance(chosen, HealthApi) else options.health_api
+
+
+def suffix(item: pytest.Item, options: Options) -> str:
+    """What the name of a scenario needs to differ from the same one over another health API."""
+    api = health_api_of(item, options)
+    return f"[{api.name}]" if api and api is not options.health_api else ""

@@ -1,28 +1,161 @@
-"""One run of scenarios: their event loop, and the target."""
+"""One run of scenarios: its event loop, its target, its processes, and scenarios that overlap."""
 
 import asyncio
 import logging
+import tempfile
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from inspect import signature
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from rich.console import Console
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.ledger import KnownIssue
-from drahealth.suites.run.distribution import WorkerEnvironment, request, shared_file
-from drahealth.suites.run.health_api_runs import health_api_of
 from drahealth.suites.run.options import Options
-from drahealth.suites.run.overlap import Overlap
-from drahealth.suites.run.scenario import Scenario, scenario_of
+from drahealth.suites.run.scenario import Scenario, health_api_of, scenario_of
 from drahealth.suites.story.node import Node
-from drahealth.suites.targets.definition import Launch
+from drahealth.suites.targets.definition import Launch, SharedEnvironment, SharedFile
 from drahealth.suites.targets.stage_printer import StagePrinter
 from drahealth.suites.targets.target import Target
+
+# A run distributed over processes (pytest-xdist) whose workers share an environment, such as one cluster.
+#
+# The controller runs no scenario. It makes the environment once a worker has collected scenarios, and before any
+# runs.
+
+_FILE = "drahealth_shared"
+
+
+def shared_file(config: pytest.Config) -> SharedFile | None:
+    """In a worker whose controller makes the environment: the file that describes it. Elsewhere None."""
+    received: dict[str, Any] = getattr(config, "workerinput", {})
+    if _FILE not in received:
+        return None
+    return SharedFile(Path(received[_FILE]), int(received["workerid"].removeprefix("gw")))
+
+
+def request(file: SharedFile) -> None:
+    """Asks the controller for the environment: this worker has scenarios to run."""
+    _requested(file).touch()
+
+
+def _requested(file: SharedFile) -> Path:
+    return file.path.with_name("requested")
+
+
+class WorkerEnvironment:
+    """The environment that workers share, as the controller handles it. `run` runs coroutines of `environment`."""
+
+    def __init__(self, environment: SharedEnvironment, run: Callable[[Awaitable[Any]], Any]) -> None:
+        self._environment = environment
+        self._run = run
+        self._folder = tempfile.TemporaryDirectory(prefix="drahealth-")
+        self._file = SharedFile(Path(self._folder.name) / "shared.json")
+        self._is_made = False
+
+    def announce(self, workerinput: dict[str, Any]) -> None:
+        """Tells a worker that is about to start where the description will be."""
+        workerinput[_FILE] = str(self._file.path)
+
+    def make(self) -> None:
+        """Makes the environment if a worker has requested it, or writes why that failed. Only the first call does."""
+        if self._is_made or not _requested(self._file).exists():
+            return
+        self._is_made = True
+        try:
+            self._file.write(self._run(self._environment.up()))
+        except HarnessError as error:
+            self._file.write(error)
+        except Exception as error:
+            self._file.write(HarnessError(f"The environment of the workers could not be made: {error!r}"))
+            raise
+
+    def close(self) -> None:
+        """Takes it down."""
+        try:
+            if self._is_made:
+                self._run(self._environment.down())
+        finally:
+            self._folder.cleanup()
+
+
+# Scenarios that overlap on one node: the next one starts before the last one has ended, and need not wait for its
+# cleanup.
+#
+# On a real kubelet most scenarios wait: for a registration, a timeout, a sync, the end of a Pod. pytest still runs
+# one test after the other. A test whose scenario was started ahead only waits for its end.
+
+_CLEANUPS = 2
+"""The most cleanups that run beside scenarios."""
+
+Story = Callable[[Node], Awaitable[None]]
+
+
+class Overlap:
+    """The scenarios of a process that have started ahead, and the cleanups that have not ended."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[pytest.Item, Node] = {}
+        self._beginnings: dict[Node, asyncio.Task[None]] = {}
+        self._cleanups: list[asyncio.Task[None]] = []
+
+    def start(self, item: pytest.Item, node: Node, story: Story, loop: asyncio.AbstractEventLoop) -> None:
+        """Starts the scenario of a test. It runs whenever `loop` does."""
+        self._nodes[item] = node
+        self._beginnings[node] = loop.create_task(_begin(node, story))
+
+    def started(self, item: pytest.Item) -> Node | None:
+        """The node of a test that was started ahead."""
+        return self._nodes.pop(item, None)
+
+    async def begun(self, node: Node) -> None:
+        """Waits until it has its namespace. Raises what `Node.begin` raises."""
+        await self._beginnings.pop(node)
+
+    async def clean(self, node: Node) -> None:
+        """Starts the cleanup. Waits for earlier ones if there are too many, and raises their errors."""
+        self._cleanups.append(asyncio.create_task(_finish(node)))
+        await self._wait(_CLEANUPS)
+
+    async def cleaned(self) -> None:
+        """Waits for the end of all cleanups. Raises their errors."""
+        await self._wait(0)
+
+    async def _wait(self, most: int) -> None:
+        while len(self._cleanups) > most:
+            await self._cleanups.pop(0)
+
+    async def close(self) -> list[BaseException]:
+        """Ends the scenarios whose tests were not run, after a run that stopped early. Returns errors of cleanups."""
+        begun = [node for node, beginning in self._beginnings.items() if await _has_begun(beginning)]
+        ends = await asyncio.gather(*self._cleanups, *map(_finish, begun), return_exceptions=True)
+        return [end for end in ends if end is not None]
+
+
+async def _begin(node: Node, story: Story) -> None:
+    await node.begin()
+    node.start(lambda: story(node))
+
+
+async def _finish(node: Node) -> None:
+    try:
+        await node.finish()
+    except Exception as error:
+        error.add_note(f"This was the cleanup after {node.title!r}.")
+        raise
+
+
+async def _has_begun(beginning: asyncio.Task[None]) -> bool:
+    await asyncio.wait([beginning])
+    return not beginning.cancelled() and beginning.exception() is None
+
+
+# One run of scenarios: their event loop, and the target.
 
 T = TypeVar("T")
 

@@ -13,14 +13,12 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.control.driver import DriverControl, only_health_api
+from drahealth.fakes.control.fake_options import DriverControl, only_health_api
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.nodes.node import Node
-from drahealth.suites.nodes.node_target import LocalConfiguration
-from drahealth.suites.nodes.reference_kubelet import ReferenceKubelet
-from drahealth.suites.nodes.running_node import RunningNode
-from drahealth.suites.nodes.shared_node import PartOfNode, unique
+from drahealth.suites.nodes.kubelets import ReferenceKubelet
+from drahealth.suites.nodes.node import LocalConfiguration, Node
+from drahealth.suites.nodes.running_node import PartOfNode, RunningNode, unique
 from drahealth.suites.nodes.sync import SyncNode
 from drahealth.suites.run.named_node import OPTION, keeps_failed, problem_of
 from drahealth.suites.run.options import Options

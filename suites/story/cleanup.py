@@ -1,15 +1,23 @@
-"""Cleanup after a story: delete all its objects in reverse order, even if a deletion fails."""
+"""The end of a story: its objects are deleted, its history and its requirements are judged."""
 
 import asyncio
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS, REPLICA_SETS, SLICES, ApiError
+from drahealth.manager.profile import Profile
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.story.device_plugin import DevicePlugin
-from drahealth.suites.story.hardware import Driver
+from drahealth.suites.judging import invariants
+from drahealth.suites.judging.diagnosis import DEVICE_PLUGIN, Setting
+from drahealth.suites.judging.histories import devices_in, is_of_kubelet, one_side
+from drahealth.suites.judging.ledger import KnownIssue, known_issues
+from drahealth.suites.judging.status_content import STEP_FAILED, Device, DevicesByName, Sought, Violation, by_name
+from drahealth.suites.story.hardware import DevicePlugin, Driver
 from drahealth.suites.story.history import History
 from drahealth.suites.story.pod_watch import PodWatch
 from drahealth.suites.targets.target import Target
+
+# Cleanup after a story: delete all its objects in reverse order, even if a deletion fails.
 
 
 class Cleanup:
@@ -77,3 +85,101 @@ class Cleanup:
                 await instances[-1].start()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(instances[-1].wait_registered(), self._target.windows["start"])
+
+
+# Checks of a story's history and of its pods' last statuses against the invariants.
+
+
+class HistoryChecks:
+    """Checks of the history so far. Each call evaluates it again."""
+
+    def __init__(self, history: History, watch: PodWatch, profile: Profile, made: Cleanup) -> None:
+        self._history = history
+        self._watch = watch
+        self._profile = profile
+        self._made = made
+
+    def violations(self) -> Mapping[str, Sequence[str]]:
+        """The violations of each invariant, by requirement."""
+        return invariants.violations(self._history.as_read(self._profile), self._devices())
+
+    def not_converged(self, gates_on: bool) -> list[str]:
+        """The devices of running pods whose status is not the last report."""
+        statuses = self._watch.statuses.values()
+        return invariants.not_converged(self._history.as_read(self._profile), statuses, self._devices(), gates_on)
+
+    def has_two_streams(self) -> bool:
+        """Whether two health streams of one driver are open."""
+        return invariants.has_two_streams(self._history.as_read(self._profile))
+
+    def setting(self) -> Setting:
+        """What a diagnosis needs to know about the story."""
+        drivers = {one.name: one.health_api.name if one.health_api else "" for one in self._made.drivers}
+        plugins = dict.fromkeys((one.resource for one in self._made.plugins), DEVICE_PLUGIN)
+        return Setting(self._profile, self._devices(), {**drivers, **plugins})
+
+    def _devices(self) -> DevicesByName:
+        """The story's devices by their names in a pod status of this profile."""
+        kubelet_side = (r for r in one_side(self._history.records) if is_of_kubelet(r.what))
+        return devices_in(kubelet_side) | by_name(self._made_devices())
+
+    def _made_devices(self) -> Iterator[tuple[str, Device]]:
+        """The devices of the story's drivers and device plugins. Devices with the same CDI id have one name."""
+        for plugin in self._made.plugins:
+            for device in plugin.gpus:
+                yield invariants.name_in(plugin.resource, device.name), (plugin.resource, "", device.name)
+        for driver in self._made.drivers:
+            for gpu in driver.gpus:
+                for name in (gpu.resource_id(self._profile), str(gpu.id)):
+                    yield name, (gpu.driver.name, gpu.id.pool, gpu.name)
+
+
+# The requirement that a scenario checks at the moment, and the known issues of the release.
+
+
+class RequirementChecks:
+    """Checks of a scenario. A failure counts for the requirement of the current `judging` block.
+
+    Outside of a block it counts for the first requirement of the scenario. `log` adds a line to the history.
+    """
+
+    def __init__(self, profile: str, title: str, requirements: Sequence[str], log: Callable[[str], None]) -> None:
+        self.requirement, self._assertion = (requirements[0] if requirements else ""), STEP_FAILED
+        self.deviations: list[KnownIssue] = []
+        self.stale: list[KnownIssue] = []
+        """Known issues with `happens = "always"` that did not happen."""
+        self._profile = profile
+        self._title = title
+        self._log = log
+
+    @contextmanager
+    def judging(self, requirement: str, assertion: str) -> Iterator[None]:
+        """A failure in this block counts for this requirement. After a known issue the scenario continues."""
+        before, (self.requirement, self._assertion) = (self.requirement, self._assertion), (requirement, assertion)
+        issue = self._issue(requirement, assertion)
+        try:
+            yield
+            if issue and issue.happens == "always":
+                self.stale.append(issue)
+        except Violation as violation:
+            if issue is None or (violation.requirement, violation.assertion) != (requirement, assertion):
+                raise
+            self._log(f"known issue {issue.id}: {issue.what}")
+            self.deviations.append(issue)
+        finally:
+            self.requirement, self._assertion = before
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a failure now is a known issue of the release."""
+        return self._issue(self.requirement, self._assertion) is not None
+
+    def check(self, true: bool, expected: str, seen: object, sought: Sought | None = None) -> None:
+        """Raises Violation if the condition is false."""
+        if not true:
+            violation = Violation(self.requirement, self._assertion, expected, str(seen))
+            violation.sought = sought
+            raise violation
+
+    def _issue(self, requirement: str, assertion: str) -> KnownIssue | None:
+        return next((i for i in known_issues(self._profile) if i.covers(requirement, assertion, self._title)), None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE, STATUS_GATE
+from drahealth.fakes.cluster.api_server.pod_statuses import MESSAGE_GATE, STATUS_GATE
 from drahealth.proto import events
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.story.history import History

@@ -1,14 +1,18 @@
-"""The history of one scenario: all events with their times. Callers can wait for a condition on it."""
+"""The history of one scenario: all events with their times, and waiting for events."""
 
 import asyncio
 import time
 from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from drahealth.manager.profile import Profile
-from drahealth.proto.events import Event, Record, StatusSeen, StreamClosed, StreamOpened
-from drahealth.suites.judging.kubelet_side import as_read
+from drahealth.proto.events import Event, Record, ReportReceived, ReportSent, StatusSeen, StreamClosed, StreamOpened
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.judging.histories import as_read
+
+# The history of one scenario: all events with their times. Callers can wait for a condition on it.
 
 E = TypeVar("E", bound=Event)
 
@@ -65,3 +69,42 @@ class History:
         except TimeoutError:
             return true()
         return True
+
+
+# Which reports of drivers the kubelet has received. Pure.
+
+
+def are_received(records: Iterable[Record]) -> bool:
+    """Whether the kubelet has received a report of each driver since the driver sent its last one.
+
+    Only the reference records what it receives; a report on a stream that has ended can be lost.
+    """
+    sent: dict[str, tuple[str, float]] = {}
+    received: dict[str, float] = {}
+    for record in records:
+        match record.what:
+            case ReportSent(driver=driver, stream=stream):
+                sent[driver] = stream, record.at
+            case ReportReceived(driver=driver):
+                received[driver] = record.at
+            case StreamClosed(driver=driver, stream=stream) if sent.get(driver, ("", 0.0))[0] == stream:
+                del sent[driver]
+    return all(at >= sent[driver][1] for driver, at in received.items() if driver in sent)
+
+
+# The time limit of a whole story.
+
+STORY_LIMIT = 240.0
+"""Seconds for a whole story. Each wait has its own limit, so only a hanging harness reaches this one."""
+
+
+@asynccontextmanager
+async def time_limit(failure: str, seconds: float = STORY_LIMIT) -> AsyncIterator[None]:
+    """Raises HarnessError, with a message that begins with `failure`, if the block exceeds the limit."""
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise HarnessError(f"{failure} within {seconds:g} s") from None

@@ -3,16 +3,15 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Never
 
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS, REPLICA_SETS, SLICES, ApiError
-from drahealth.fakes.control.device_plugin import PluginOptions
-from drahealth.fakes.control.driver import DriverOptions, only_health_api
+from drahealth.fakes.control.fake_options import DriverOptions, PluginOptions, only_health_api
 from drahealth.proto import events
 from drahealth.proto.events import StatusSeen
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
@@ -20,22 +19,15 @@ from drahealth.suites.errors import reject_old_arguments
 from drahealth.suites.judging import invariants
 from drahealth.suites.judging.diagnosis import Diagnosis, diagnose, first_violation
 from drahealth.suites.judging.ledger import KnownIssue
-from drahealth.suites.judging.status_content import Sought, shows
-from drahealth.suites.judging.violation import HOLDS, StepFailed, Violation
+from drahealth.suites.judging.status_content import HOLDS, Sought, StepFailed, Violation, shows
 from drahealth.suites.story import manifests
-from drahealth.suites.story.claims import Claim, Claims
-from drahealth.suites.story.cleanup import Cleanup
-from drahealth.suites.story.device_plugin import DevicePlugin, PluginGpu
+from drahealth.suites.story.claims import Claim, Claims, PodUses, Used, pod_manifest
+from drahealth.suites.story.cleanup import Cleanup, HistoryChecks, RequirementChecks
 from drahealth.suites.story.disruptions import Disruptions
-from drahealth.suites.story.hardware import Driver, Gpu
-from drahealth.suites.story.history_checks import HistoryChecks
-from drahealth.suites.story.pod_manifest import PodUses, Used, pod_manifest
+from drahealth.suites.story.hardware import DevicePlugin, Driver, Gpu, PluginGpu
+from drahealth.suites.story.history import STORY_LIMIT, are_received, time_limit
 from drahealth.suites.story.pod_watch import PodWatch
-from drahealth.suites.story.receipts import are_received
-from drahealth.suites.story.replica_set import ReplicaSet, replica_set_manifest
-from drahealth.suites.story.requirement_checks import RequirementChecks
-from drahealth.suites.story.time_limit import STORY_LIMIT, time_limit
-from drahealth.suites.story.workload import Pod
+from drahealth.suites.story.workload import Pod, ReplicaSet, replica_set_manifest
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.target import BELONGS, Target, Window
 
@@ -433,3 +425,38 @@ _ADMIN = {"resource.kubernetes.io/admin-access": "true"}
 
 def _gpus(count: int) -> tuple[str, ...]:
     return tuple(f"gpu-{number}" for number in range(count))
+
+
+# Static pods: pods from a file of the kubelet. The API server has a mirror pod for each.
+
+_NAME = "static"
+
+
+@asynccontextmanager
+async def static_pod(node: Node, *uses: Used) -> AsyncIterator[Pod]:
+    """The mirror pod of a static pod whose container `main` uses `uses`. The scenario needs `static-pods`.
+
+    At the end its manifest is removed. If the block succeeded, the mirror pod is gone then. Otherwise the cleanup of
+    the node deletes it. A namespace can have one static pod.
+    """
+    users, name = PodUses.of({"main": uses}, {}, {}, ()), f"{_NAME}-{node.target.node_name}"
+    image = node.target.workload_image
+    manifest = pod_manifest(node.namespace, _NAME, users, {}, image=image, command=(), restart="Always")
+    node.log(f"the kubelet has the manifest of the static pod {_NAME}")
+    await node.target.add_static_pod(manifest)
+    try:
+        pod = Pod(node, name, await _mirrored(node, name), users)
+        yield pod
+    finally:
+        await node.target.remove_static_pod(manifest)
+    await pod.is_gone()
+
+
+async def _mirrored(node: Node, name: str) -> str:
+    """The uid of the mirror pod with this name, as soon as there is one."""
+
+    def uids() -> list[str]:
+        return [seen.uid for seen in node.history.of(StatusSeen) if seen.pod == name]
+
+    await node.until(lambda: bool(uids()), "start", f"the API server has the mirror pod {name}", "no such pod")
+    return uids()[0]

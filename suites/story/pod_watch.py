@@ -1,17 +1,159 @@
-"""A client's view of the pods in a namespace: status changes, deletions, devices, and events on the pods."""
+"""A client's view of the pods in a namespace: statuses, states and devices."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
-from drahealth.fakes.cluster.api import CLAIMS, EVENTS, PODS, ApiError, Kind, Object
-from drahealth.fakes.cluster.list_watch import ListWatch
-from drahealth.fakes.cluster.pod_status import status_seen
+from drahealth.fakes.cluster.api import CLAIMS, EVENTS, PODS, ApiError, Kind, ListWatch, Object
+from drahealth.fakes.cluster.pods import status_seen
 from drahealth.fakes.cluster.scheduling.claims import is_allocated
-from drahealth.proto.events import DevicesHeld, EventSeen, PodRewritten, PodStateSeen, StatusSeen, Step
+from drahealth.proto.events import (
+    ContainerRun,
+    DevicesHeld,
+    EventSeen,
+    HeldDevice,
+    HeldResource,
+    PodRewritten,
+    PodStateSeen,
+    StatusSeen,
+    Step,
+)
+from drahealth.proto.values import is_extended_resource
 from drahealth.suites.story.history import History
-from drahealth.suites.story.holdings import claim_names, devices_held
-from drahealth.suites.story.pod_states import is_rewritten, state_seen
+
+# The devices that a Pod object holds, from its spec and the allocations of its claims. Pure.
+
+
+def claim_names(pod: Object) -> dict[str, str]:
+    """The names of the pod's ResourceClaims, by their names in the pod. Claims that do not exist yet are missing.
+
+    The claim for its extended resources (KEP-5004) is not in its spec. It has the name of its object.
+    """
+    made = {
+        one["name"]: one.get("resourceClaimName") for one in pod.get("status", {}).get("resourceClaimStatuses") or ()
+    }
+    named = {one["name"]: one.get("resourceClaimName") for one in pod["spec"].get("resourceClaims") or ()}
+    extended = _extended(pod).get("resourceClaimName")
+    found = {name: found for name, given in named.items() if (found := given or made.get(name))}
+    return {**found, extended: extended} if extended else found
+
+
+def devices_held(pod: Object, claims: Mapping[str, Object]) -> DevicesHeld:
+    """The devices of the pod. `claims` has allocated ResourceClaims by name; others have no devices."""
+    meta = pod["metadata"]
+    return DevicesHeld(meta["name"], meta["uid"], tuple(_claimed(pod, claims)), tuple(_requested(pod)))
+
+
+def _claimed(pod: Object, claims: Mapping[str, Object]) -> Iterator[HeldDevice]:
+    uses: dict[str, list[tuple[str, str | None]]] = {}
+    for container in _containers(pod):
+        for use in container.get("resources", {}).get("claims") or ():
+            uses.setdefault(use["name"], []).append((container["name"], use.get("request")))
+    for mapping in _extended(pod).get("requestMappings") or ():
+        name = _extended(pod)["resourceClaimName"]
+        uses.setdefault(name, []).append((mapping["containerName"], mapping["requestName"]))
+    for name, object_name in claim_names(pod).items():
+        if object_name not in claims:
+            continue
+        results = claims[object_name]["status"]["allocation"].get("devices", {}).get("results") or ()
+        for container_name, request in uses.get(name, [("", None)]):
+            for result in results:
+                if request in (None, result["request"].partition("/")[0]):
+                    device = (result["driver"], result["pool"], result["device"])
+                    yield HeldDevice(container_name, name, result["request"], *device)
+
+
+def _requested(pod: Object) -> Iterator[HeldResource]:
+    for container in _containers(pod):
+        for resource, amount in (container.get("resources", {}).get("limits") or {}).items():
+            if is_extended_resource(resource):
+                yield HeldResource(container["name"], resource, int(amount))
+
+
+def _extended(pod: Object) -> Object:
+    return pod.get("status", {}).get("extendedResourceClaimStatus") or {}
+
+
+def _containers(pod: Object) -> Iterator[Object]:
+    yield from pod["spec"].get("initContainers") or ()
+    yield from pod["spec"]["containers"]
+
+
+# Conversion of Pod objects to events on what health must not change. Pure.
+
+_NOISE = {
+    *("resourceVersion", "time", "startTime", "startedAt", "finishedAt", "lastTransitionTime", "lastProbeTime"),
+}
+"""Keys of a Pod that a write can change although it changes nothing else."""
+_FROM_CONTAINERS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+"""Conditions that follow from the containers and the sandbox. Others, such as those of a resize, are left out."""
+_PROBES = ("readinessProbe", "startupProbe", "livenessProbe")
+
+
+def state_seen(pod: Object) -> PodStateSeen | None:
+    """The state of a Pod besides health. None if probes or readiness gates decide on it, too."""
+    spec, status, metadata = pod["spec"], pod.get("status") or {}, pod["metadata"]
+    containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
+    if spec.get("readinessGates") or any(one.get(probe) for one in containers for probe in _PROBES):
+        return None
+    return PodStateSeen(
+        pod=metadata["name"],
+        uid=metadata["uid"],
+        phase=status.get("phase", "Pending"),
+        conditions=tuple((one["type"], one["status"]) for one in status.get("conditions") or ()),
+        runs=tuple(_runs(spec, status)),
+        has_address=bool(status.get("podIP")),
+        is_deleting="deletionTimestamp" in metadata,
+        texts=tuple(_texts(status)),
+    )
+
+
+def is_rewritten(before: Object, after: Object) -> bool:
+    """Whether the second Pod is a later version of the first, and only times have changed."""
+    if before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]:
+        return False
+    return bool(_without_noise(before) == _without_noise(after))
+
+
+def _without_noise(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_noise(one) for key, one in value.items() if key not in _NOISE}
+    return [_without_noise(one) for one in value] if isinstance(value, list) else value
+
+
+def _texts(status: Object) -> Iterator[tuple[str, str]]:
+    """Reasons and messages of the Pod, and of the conditions that follow from its containers."""
+    for one in (status, *(status.get("conditions") or ())):
+        if (kind := one.get("type") or "") in ("", *_FROM_CONTAINERS):
+            yield from ((kind, text) for key in ("reason", "message") if (text := one.get(key)))
+
+
+def _runs(spec: Object, status: Object) -> Iterator[ContainerRun]:
+    sidecars = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
+    for one in status.get("initContainerStatuses") or ():
+        yield _run(one, "sidecar" if one["name"] in sidecars else "init")
+    for one in status.get("containerStatuses") or ():
+        yield _run(one, "regular")
+
+
+def _run(status: Object, kind: Any) -> ContainerRun:
+    state, last = status.get("state") or {}, status.get("lastState") or {}
+    return ContainerRun(
+        name=status["name"],
+        kind=kind,
+        state=next((word for word in ("running", "terminated") if word in state), "waiting"),
+        id=status.get("containerID") or "",
+        restarts=status.get("restartCount", 0),
+        ready=status.get("ready", False),
+        started=status.get("started") or False,
+        exit_code=(state.get("terminated") or {}).get("exitCode"),
+        previous=(last.get("terminated") or {}).get("containerID") or "",
+        reason=(state.get("waiting") or {}).get("reason") or "",
+    )
+
+
+# A client's view of the pods in a namespace: status changes, deletions, devices, and events on the pods.
 
 _PAUSE = 0.05
 """Seconds until an ended watch is opened again, for example after a restart of the API server."""

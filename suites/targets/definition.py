@@ -1,22 +1,72 @@
-"""The definition of a target: all that is known about it without starting it.
+"""The definition of a target: all that is known about it without starting it."""
 
-`definition.py` in the folder of a target has `DEFINITION`, a `TargetDefinition`. Listing targets and options imports
-it. So it imports nothing heavy itself; its functions import what they need when they are called.
-"""
-
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.checks import Check
 from drahealth.suites.targets.option import Option, Values
 from drahealth.suites.targets.progress import Progress, silent
-from drahealth.suites.targets.shared_file import SharedFile
 
 if TYPE_CHECKING:
     from drahealth.manager.profile import Profile
     from drahealth.suites.targets.target import Target
+
+
+# One result of `drahealth doctor`.
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of a check. `hint` says what to do if it is not ok. The target runs without checks that are not
+    `needed`."""
+
+    name: str
+    ok: bool
+    found: str
+    hint: str = ""
+    needed: bool = True
+
+
+# How the controller of a distributed run tells its workers about what they share.
+
+
+@dataclass(frozen=True)
+class SharedFile:
+    """The file that describes a shared environment, and the number of the worker that reads it."""
+
+    path: Path
+    worker: int = 0
+
+    def write(self, description: Mapping[str, Any] | HarnessError) -> None:
+        """Describes the environment, or says why there is none."""
+        if isinstance(description, HarnessError):
+            content: dict[str, Any] = {"error": [description.message, description.hint]}
+        else:
+            content = {"shared": description}
+        draft = self.path.with_suffix(".draft")
+        draft.write_text(json.dumps(content))
+        draft.replace(self.path)
+
+    def read(self) -> dict[str, Any]:
+        """The description. Raises HarnessError if there is none."""
+        try:
+            content: dict[str, Any] = json.loads(self.path.read_text())
+        except (OSError, ValueError) as error:
+            raise HarnessError(f"The controller of this run did not describe what its workers share: {error}") from None
+        if "error" in content:
+            raise HarnessError(*content["error"])
+        shared: dict[str, Any] = content["shared"]
+        return shared
+
+
+# The definition of a target: all that is known about it without starting it.
+#
+# `definition.py` in the folder of a target has `DEFINITION`, a `TargetDefinition`. Listing targets and options
+# imports it. So it imports nothing heavy itself; its functions import what they need when they are called.
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from drahealth.fakes.cluster.list_watch import ListWatch
-from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
-from drahealth.fakes.control.driver import DriverControl, DriverOptions
+from drahealth.fakes.cluster.api import ListWatch
+from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
 from drahealth.fakes.control.remote import RemoteDriver, RemoteHost, RemotePlugin
 from drahealth.fakes.control.wire import LINE_LIMIT
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin

@@ -1,6 +1,6 @@
 """The feature gates of device health and of DRA, by release."""
 
-from drahealth.fakes.cluster.api_server.gates import MESSAGE_GATE, STATUS_GATE
+from drahealth.fakes.cluster.api_server.pod_statuses import MESSAGE_GATE, STATUS_GATE
 from drahealth.manager.profile import Profile
 
 DRA_GATE = "DynamicResourceAllocation"

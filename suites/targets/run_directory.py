@@ -1,9 +1,4 @@
-"""The folder of one run: short, private, and locked while it is used.
-
-It contains the sockets of plugins. The path of a unix socket has at most 107 bytes, so the folder is `/tmp/dh-XXXXXX`
-if TMPDIR is long. The process that made it, or the keeper that inherited the lock, locks its file `lock`. The next run
-removes folders that are not locked. A folder can have a process that removes it if its run is killed.
-"""
+"""The folder of one run: short, private, and locked while it is used; and the cache folder."""
 
 import contextlib
 import fcntl
@@ -17,8 +12,25 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import platformdirs
+
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets import removal
+
+# The cache folder: Kubernetes binaries, and packages for images.
+
+
+def default_root() -> Path:
+    """The folder that DRAHEALTH_CACHE names, or the user's cache folder."""
+    return Path(os.environ.get("DRAHEALTH_CACHE") or platformdirs.user_cache_path("drahealth")).absolute()
+
+
+# The folder of one run: short, private, and locked while it is used.
+#
+# It contains the sockets of plugins. The path of a unix socket has at most 107 bytes, so the folder is
+# `/tmp/dh-XXXXXX` if TMPDIR is long. The process that made it, or the keeper that inherited the lock, locks its file
+# `lock`. The next run removes folders that are not locked. A folder can have a process that removes it if its run is
+# killed.
 
 LONGEST_BASE = 20
 """The longest base folder in bytes. It leaves 48 bytes for the name of a driver in the path of its socket."""

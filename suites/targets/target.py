@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.cluster.list_watch import ControlPlaneApi
-from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
-from drahealth.fakes.control.driver import DriverControl, DriverOptions
+from drahealth.fakes.cluster.api import ControlPlaneApi, Object
+from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe, Record

@@ -1,12 +1,12 @@
-"""A node as the stage of a timeline: its actions go to the fake driver, its expectations are checked in pods."""
+"""A node as the stage of a timeline: its workload, its time, and what its pods show."""
 
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.control.commands.definition import Command, Subject
@@ -14,28 +14,143 @@ from drahealth.fakes.control.commands.life import Crash, Restart, RestartDeviceP
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.durations import Duration
 from drahealth.fakes.program.user_files import Place
-from drahealth.fakes.timelines.actions import Action, ChangeKubelet, ChangePod, Expect
 from drahealth.fakes.timelines.check import WINDOWS
-from drahealth.fakes.timelines.expected import already_true, fits, sought
-from drahealth.fakes.timelines.plan import ENDING
-from drahealth.fakes.timelines.stage import TimelineStage
-from drahealth.fakes.timelines.story import Story
-from drahealth.fakes.timelines.workload import HELD
-from drahealth.proto.events import Prepared, StatusSeen, StreamOpened, TimePassed, TimeSkipped, Unprepared
+from drahealth.fakes.timelines.model import HELD, PodVerb, Workload
+from drahealth.fakes.timelines.plan import ENDING, Action, ChangeKubelet, ChangePod, Expect
+from drahealth.fakes.timelines.play import Story
+from drahealth.fakes.timelines.stage import TimelineStage, already_true, fits, sought
+from drahealth.proto.events import (
+    CheckpointWritten,
+    Prepared,
+    Record,
+    ReportReceived,
+    ReportSent,
+    ReportSummary,
+    StatusSeen,
+    StreamOpened,
+    TimePassed,
+    TimeSkipped,
+    Unprepared,
+)
+from drahealth.proto.quoting import one_line
 from drahealth.proto.values import ResourceHealth
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.judging.status_content import Sought
-from drahealth.suites.judging.violation import STEP_FAILED, StepFailed, Violation
-from drahealth.suites.story.device_plugin import DevicePlugin
-from drahealth.suites.story.hardware import Driver
-from drahealth.suites.story.history import History
+from drahealth.suites.judging.status_content import STEP_FAILED, Sought, StepFailed, Violation
+from drahealth.suites.story.hardware import DevicePlugin, Driver, ResourceRequest
+from drahealth.suites.story.history import History, are_received
 from drahealth.suites.story.node import RECEIPT_LIMIT, Node
-from drahealth.suites.story.pod_parts import sought_in
-from drahealth.suites.story.receipts import are_received
-from drahealth.suites.story.workload import Pod
+from drahealth.suites.story.workload import Pod, ReplicaSet, sought_in
 from drahealth.suites.targets.target import Window
-from drahealth.suites.timelines.holder import Holder
-from drahealth.suites.timelines.quiet import LONG, Beginning
+
+# When a timeline can skip time: nothing but heartbeats happens, and nothing else is due. Pure.
+
+QUIET = 120.0
+"""Seconds without a change. Heartbeats, resyncs and other periodic timers of the reference are shorter."""
+
+LONG = 3600.0
+"""Only a longer time is skipped, so ordinary timelines play each second."""
+
+_STEADY = (CheckpointWritten, ReportReceived, ReportSent, ReportSummary, TimePassed)
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The beginning of a period that may be quiet."""
+
+    left: float
+    """Seconds that the timeline was to wait then."""
+    records: int
+    """The length of the history then."""
+    timers: frozenset[int]
+    """The timers that were set then."""
+
+    def is_over(self, left: float) -> bool:
+        """Whether the period is long enough. `left` is what the timeline has to wait now."""
+        return self.left - left >= QUIET
+
+    def was_quiet(self, records: Sequence[Record], timers: frozenset[int]) -> bool:
+        """Whether nothing changed since then, and no timer of that time is still set.
+
+        A timer that is still set belongs to something that comes later, such as a recovery of several days. The others
+        are set again and again.
+        """
+        return not timers & self.timers and all(isinstance(one.what, _STEADY) for one in records[self.records :])
+
+
+# The workload of a timeline, which holds its devices: a pod, or the current pod of a ReplicaSet.
+
+
+class Holder:
+    """The workload of a timeline. `async with` stops the task that makes its containers fail."""
+
+    pod: Pod
+    held: frozenset[str]
+    """The names of the driver's devices that the scheduler allocated to the pod."""
+
+    def __init__(self, node: Node, driver: Driver, shows: int) -> None:
+        """The pod must show this number of devices before the story continues."""
+        self._node = node
+        self._driver = driver
+        self._shows = shows
+        self._replicas: ReplicaSet | None = None
+        self._failing: asyncio.Task[None] | None = None
+
+    async def begin(self, workload: Workload, devices: int, requests: Sequence[ResourceRequest]) -> None:
+        """Create the workload, with this number of devices of the driver. Wait until it runs, and its health is
+        watched.
+        """
+        claim = await self._node.claim(self._driver, template=workload.kind == "ReplicaSet", gpu=devices)
+        if workload.kind == "ReplicaSet":
+            self._replicas = await self._node.replica_set(claim["gpu"], *requests)
+            await self._use_pod(await self._replicas.next_pod())
+        else:
+            await self._use_pod(await self._node.running_pod(claim["gpu"], *requests))
+        if self._driver.health_api:  # a fault before the first stream is perhaps never reported
+            await self._driver.is_watched()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        try:
+            if kind is None:
+                self.check()
+        finally:
+            await self._stop_failing()
+
+    async def apply(self, verb: PodVerb) -> None:
+        """Apply a `pod` step."""
+        match verb:
+            case "keeps-failing":
+                await self._stop_failing()
+                self._failing = asyncio.create_task(self.pod.fails_repeatedly())
+                await self.pod.is_in_back_off()
+            case "running":
+                await self._stop_failing()
+            case "deleted" if self._replicas:
+                await self._stop_failing()
+                await self.pod.is_deleted()
+                await self._use_pod(await self._replicas.next_pod())
+
+    def check(self) -> None:
+        """Raises the error of the task that makes its containers fail, if there is one."""
+        if self._failing and self._failing.done():
+            self._failing.result()
+
+    async def _stop_failing(self) -> None:
+        """Stop the failures of its containers. It does nothing if they do not fail."""
+        failing, self._failing = self._failing, None
+        if failing:
+            failing.cancel()
+            await asyncio.gather(failing, return_exceptions=True)
+
+    async def _use_pod(self, pod: Pod) -> None:
+        self.pod = pod
+        self.held = frozenset(gpu.name for gpu in await pod.gpus_of(self._driver))
+        await pod.has_devices(self._shows)
+
+
+# A node as the stage of a timeline: its actions go to the fake driver, its expectations are checked in pods.
 
 STRIDE = 2.0
 """Seconds that are jumped over at once, so that heartbeats come between and no device is taken for silent."""
@@ -296,3 +411,60 @@ def _words(action: Action) -> str:
     what = action.what if action.what is None or isinstance(action.what, str) else str(action.what)
     verb = f"plugin {action.verb}" if action.of == "device-plugin" else action.verb
     return " ".join(filter(None, (verb, what, action.device and f"({action.device})")))
+
+
+# The health that pods showed during a story, as one line per changed device. Pure.
+
+LINES = 4
+"""Maximum number of devices to print."""
+STATES = 6
+"""Maximum number of states per device. The last ones are printed."""
+LETTERS = 80
+"""Maximum length of a message."""
+
+_States = list[tuple[float, str]]
+
+
+def status_changes(records: Iterable[Record], since: float) -> Iterator[str]:
+    """One line per changed device. `since` is the start of the story on the records' clock.
+
+    Times in the lines are seconds since the start, including simulated time.
+    """
+    jumped, seen = 0.0, dict[tuple[str, str], _States]()
+    for record in records:
+        match record.what:
+            case TimePassed(seconds=seconds) | TimeSkipped(seconds=seconds) if record.at >= since:
+                jumped += seconds
+            case StatusSeen() as status:
+                at = max(record.at - since, 0.0) + jumped
+                for key, words in _healths(status):
+                    states = seen.setdefault(key, [])
+                    if not states or states[-1][1] != words:
+                        states.append((at, words))
+    changed = {key: states for key, states in seen.items() if len(states) > 1}
+    for (pod, device), states in list(changed.items())[:LINES]:
+        yield f"pod {pod} showed {device}: {_in_order(states)}"
+    if len(changed) > LINES:
+        yield f"{len(changed) - LINES} more devices changed"
+
+
+def _healths(status: StatusSeen) -> Iterator[tuple[tuple[str, str], str]]:
+    for _, entries in status.entries():
+        for entry in entries:
+            for resource in entry.resources:
+                device = resource.resource_id.replace("=", "/").rpartition("/")[2]
+                yield (
+                    (status.pod, device if entry.name.startswith("claim:") else f"{entry.name} {device}"),
+                    _health_words(resource),
+                )
+
+
+def _health_words(resource: ResourceHealth) -> str:
+    return f"{resource.health} '{one_line(resource.message, LETTERS)}'" if resource.message else str(resource.health)
+
+
+def _in_order(states: _States) -> str:
+    more = len(states) - STATES
+    first, *others = states[-STATES:]
+    later = [f"{words} at {at:.1f} s" for at, words in others]
+    return ", ".join([*([f"{more} more"] if more > 0 else []), first[1], *later])

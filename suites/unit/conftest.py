@@ -12,7 +12,7 @@ from hypothesis import settings
 from drahealth.fakes.cluster.api_server.http import HttpApi
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.namespaces import permission
+from drahealth.suites.targets import namespaces
 
 settings.register_profile("drahealth", deadline=None)  # a machine that is busy makes an example slow, not wrong
 settings.load_profile("drahealth")
@@ -50,19 +50,19 @@ def interrupts_are_not_ignored() -> None:
 @pytest.fixture(scope="session")
 def private_namespaces() -> None:
     """Skips tests that need namespaces of this machine, of one kind or another."""
-    _skip_without(permission.ways())
+    _skip_without(namespaces.ways())
 
 
 @pytest.fixture(scope="session")
 def user_namespaces() -> None:
     """Skips tests that need user namespaces of this machine."""
-    _skip_without([permission.WITH_USER])
+    _skip_without([namespaces.WITH_USER])
 
 
 def _skip_without(ways: Sequence[Sequence[str]]) -> None:
     """Skips, with the reason, on a machine that allows none of these namespaces or lacks unshare(1)."""
     try:
-        refusals = [permission.refusal(options) for options in ways]
+        refusals = [namespaces.refusal(options) for options in ways]
     except HarnessError as error:
         refusals = [str(error)]
     if all(refusals):

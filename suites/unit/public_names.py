@@ -8,7 +8,7 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
-from drahealth.proto.exports import modules_of
+from drahealth.proto.package import modules_of
 
 PARTS = ("drahealth.fakes", "drahealth.manager", "drahealth.proto", "drahealth.suites")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.proto.exports import modules_of
+from drahealth.proto.package import modules_of
 from drahealth.suites import Node, Pod, ReferenceKubelet
 from drahealth.suites.unit.public_names import PARTS, members, public_names
 
@@ -52,8 +52,7 @@ def test_importing_the_parts_loads_nothing_heavy() -> None:
     assert HEAVY & set(done.stdout.split()) == set()
     assert {name for name in done.stdout.split() if name.startswith("drahealth.")} == {
         *PARTS,
-        "drahealth.proto.environment",
-        "drahealth.proto.exports",
+        "drahealth.proto.package",
     }
 
 

@@ -10,17 +10,17 @@ LISTENS = re.compile(
 )
 LISTED = {
     "fakes/cluster/api_server/http.py": "API server in memory",
-    "fakes/cluster/containers/cri.py": "fake container runtime",
+    "fakes/cluster/cri.py": "fake container runtime",
     "fakes/control/socket_path.py": "control socket",
     "fakes/program/metrics_server.py": "metrics of",
     "fakes/serve/program.py": "control socket",
     "fakes/serve/session_process.py": "control socket of a driver in another process",
     "fakes/sockets.py": "sockets of fake drivers",
-    "manager/kubelet_socket.py": "sockets of the reference",
-    "suites/checking/mutants/backend.py": "sockets of a driver under test",
-    "suites/checking/sandbox/sockets.py": "proxy between a driver under test and its API server",
-    "suites/checking/subject/gateway.py": "proxy between a driver under test and its API server",
-    "suites/targets/kubelet/node/ports.py": "kube-apiserver",
+    "manager/registration.py": "sockets of the reference",
+    "suites/drivers/mutants/backend.py": "sockets of a driver under test",
+    "suites/drivers/sandbox/mounting.py": "proxy between a driver under test and its API server",
+    "suites/drivers/subject/gateway.py": "proxy between a driver under test and its API server",
+    "suites/targets/kubelet/node/processes.py": "kube-apiserver",
 }
 """The modules that listen, and the words of their rows."""
 

@@ -1,24 +1,38 @@
-"""`drahealth up`: it checks everything that it can before it starts a process, then waits until the node is Ready."""
+"""`drahealth up`: it checks everything that it can, then starts the node, and says how to use it."""
 
 import json
 import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from drahealth.fakes.control.node_folder import VARIABLE
+from rich.console import Console
+
+from drahealth.fakes.control.socket_path import STATE_VARIABLE
 from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.program.usage import as_called
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kubelet.node.logs import telling_line
+from drahealth.suites.targets.kubelet.node.processes import telling_line
 from drahealth.suites.targets.progress import Progress
-from drahealth.suites.up_command.components import Components, components_of
-from drahealth.suites.up_command.folder import NodeFolder
-from drahealth.suites.up_command.options import UpOptions, check_files, planned
-from drahealth.suites.up_command.state import NodeState, has_state, read_state
+from drahealth.suites.targets.stage_printer import StagePrinter
+from drahealth.suites.up_command.options import UpOptions, check_files, check_running, note_on_default, planned
+from drahealth.suites.up_command.state import (
+    Components,
+    NodeFolder,
+    NodeState,
+    components_of,
+    has_state,
+    is_ready,
+    read_state,
+)
+from drahealth.suites.up_command.using import show_ready
+
+# `drahealth up`: it checks everything that it can before it starts a process, then waits until the node is Ready.
 
 Report = Callable[[Mapping[str, Any]], None]
 _MB = 1_000_000
@@ -166,5 +180,53 @@ def _check_room(folder: NodeFolder, state: NodeState) -> None:
     if not state.reference and free < _NEEDED:
         raise HarnessError(
             f"{folder.path} needs {_NEEDED // _MB} MB, and its disk has {free // _MB} MB",
-            f"free some disk space, or set {VARIABLE} to a short folder on another disk",
+            f"free some disk space, or set {STATE_VARIABLE} to a short folder on another disk",
         )
+
+
+# The command `drahealth up`: in the background or in the foreground, and what it prints.
+
+
+def run_up(name: str, options: UpOptions, *, fresh: bool, foreground: bool) -> int:
+    """Starts the node, unless it runs, and prints what to do with it. Returns the exit code.
+
+    Raises HarnessError, CommandError.
+    """
+    since = time.monotonic()
+    progress = StagePrinter(Console(stderr=True, highlight=False))
+    folder = NodeFolder(name)
+    if folder.exists() and (state := read_state(folder.path)) and is_ready(state):
+        check_files(options)
+        check_running(folder, state, options, fresh=fresh, foreground=foreground)
+        show_ready(folder, state, state.drivers)
+        _print_note(name, state, options)
+        return 0
+    prepared = prepare(folder, options, fresh=fresh, progress=progress)
+    if foreground:
+        return _in_foreground(prepared, progress, since)
+    ready = in_background(prepared, progress)
+    show_ready(folder, prepared.state, ready["drivers"], time.monotonic() - since)
+    _print_note(name, prepared.state, options)
+    return 0
+
+
+def _print_note(name: str, state: NodeState, options: UpOptions) -> None:
+    """On stderr, so that scripts can read the commands."""
+    if note := note_on_default(name, state, options):
+        Console(stderr=True, highlight=False).print(as_called(note), markup=False, soft_wrap=True)
+
+
+def _in_foreground(prepared: Prepared, progress: StagePrinter, since: float) -> int:
+    console = Console(stderr=True, highlight=False)
+
+    def report(what: Mapping[str, Any]) -> None:
+        match what:
+            case {"stage": stage}:
+                progress(stage)
+            case {"ready": ready}:
+                show_ready(prepared.folder, prepared.state, ready["drivers"], time.monotonic() - since)
+                _print_note(prepared.folder.name, prepared.state, prepared.options)
+            case {"error": error}:
+                console.print(f"drahealth: {as_called(str(error))}", markup=False, soft_wrap=True)
+
+    return prepared.supervise(report, remove=True)

@@ -1,23 +1,244 @@
-"""The state file of a node: what it was started with, its process, and how far it is.
+"""The folder of one named node, and the state file in it: its process, its programs and its paths."""
 
-Commands read it in other processes, also those of another release of drahealth. So it has a format with a number.
-"""
-
+import fcntl
 import json
+import os
+import re
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from drahealth.fakes.program.atomic import replace_file
+from drahealth.fakes.control.socket_path import CONTROL_SOCKET, DEFAULT_NODE, STATE_VARIABLE, nodes_folder
+from drahealth.fakes.program.private_files import replace_file
+from drahealth.proto.package import __version__
 from drahealth.proto.quoting import one_line
-from drahealth.proto.version import __version__
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.up_command.folder import NodeFolder, existing
-from drahealth.suites.up_command.process_identity import ProcessIdentity
+from drahealth.suites.targets.kubelet.binaries.releases import Binaries
+from drahealth.suites.targets.kubelet.node.control_plane import ComponentGates, gates_by_component
+from drahealth.suites.targets.progress import Progress
+from drahealth.suites.targets.removal import remove_folder
+
+# Where drivers find the kubelet and the API server of a node: the same for its supervisor and for other processes.
+
+
+@dataclass(frozen=True, slots=True)
+class NodePaths:
+    """The paths of a node, for drivers."""
+
+    kubelet_root: Path
+    device_plugins_dir: Path
+    kubeconfig: Path
+    """With a token, which needs no client library."""
+
+    @classmethod
+    def of(cls, folder: Path, *, reference: bool) -> "NodePaths":
+        """The paths in the folder of a node, which need not run."""
+        from drahealth.suites.targets.kubelet.node.credentials import ADMIN
+        from drahealth.suites.targets.kubelet.node.layout import Layout
+
+        layout = Layout(folder)
+        root = layout.kubelet_root
+        if reference:
+            return cls(root, root / "device-plugins", root / "kubeconfig")
+        return cls(root, layout.device_plugins_dir, layout.kubeconfig(ADMIN))
+
+    @property
+    def registry_dir(self) -> Path:
+        """Where drivers put their registration sockets."""
+        return self.kubelet_root / "plugins_registry"
+
+    @property
+    def plugins_dir(self) -> Path:
+        """Where drivers put their own sockets."""
+        return self.kubelet_root / "plugins"
+
+
+# The folder of one named node: private, and locked while a process of the node runs.
+#
+# The lock is inherited by the keeper of the node's processes. So a free lock means that all of them have ended.
+
+LONGEST = 55
+"""The longest path of a folder in bytes. It leaves 52 for `/k/plugins_registry/DRIVER-reg.sock`."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?")
+_LOCK = "lock"
+_INTERVAL = 0.05
+
+
+class NodeFolder:
+    """The folder of the node with this name; it need not exist. Raises ConfigurationError for an invalid name."""
+
+    def __init__(self, name: str, base: Path | None = None) -> None:
+        if not _NAME.fullmatch(name):
+            raise ConfigurationError(
+                f"the name of a node must have at most 20 lower-case letters, digits and inner hyphens, got {name!r}",
+                "for example --name gpu-node",
+            )
+        self.name = name
+        self.path = (base or nodes_folder()) / name
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The kubeconfig for users."""
+        return self.path / "kubeconfig"
+
+    @property
+    def socket(self) -> Path:
+        """The control socket of the drivers."""
+        return self.path / CONTROL_SOCKET
+
+    @property
+    def inventory(self) -> Path:
+        """The inventory of the drivers, copied from the user's file."""
+        return self.path / "inventory.yaml"
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the logs, one for each component."""
+        return self.path / "logs"
+
+    def exists(self) -> bool:
+        """Whether the node has data. Another folder of this name is no node."""
+        return (self.path / _LOCK).is_file()
+
+    def make(self) -> None:
+        """Makes the folder for this user alone. Raises HarnessError if that is not possible."""
+        if len(os.fsencode(self.path)) > LONGEST:
+            raise ConfigurationError(
+                f"the path of a node's folder must have at most {LONGEST} bytes, got {self.path}",
+                f"set {STATE_VARIABLE} to a shorter path; the folder contains unix sockets, whose paths are limited",
+            )
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o700, exist_ok=True)
+            self.logs.mkdir(exist_ok=True)
+            found = self.path.stat()
+        except OSError as error:
+            raise unwritable(self.path, error) from None
+        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise ConfigurationError(
+                f"other users can access {self.path}", f"remove it, or set {STATE_VARIABLE} to another folder"
+            )
+
+    def lock(self, patience: float = 0.0) -> int | None:
+        """The handle of the locked folder; None if a process of the node still runs after `patience` seconds.
+
+        Closing all copies of the handle releases it. The folder must exist.
+        """
+        if not patience:
+            return self._try_lock()
+        from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed  # 30 ms, which most calls save
+
+        again = Retrying(
+            retry=retry_if_result(lambda handle: handle is None),
+            wait=wait_fixed(_INTERVAL),
+            stop=stop_after_delay(patience),
+            retry_error_callback=lambda _: None,
+        )
+        return again(self._try_lock)
+
+    def remove(self) -> None:
+        """Removes the locked folder, first under another name: nobody sees a part of it."""
+        with suppress(FileNotFoundError):
+            self.path.rename(self.path.with_name(f".{self.name}-{os.getpid()}"))
+        for gone in self.path.parent.glob(f".{self.name}-[0-9]*"):  # also what a killed command did not finish
+            remove_folder(gone)
+
+    def _try_lock(self) -> int | None:
+        try:
+            handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise unwritable(self.path, error) from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), (self.path / _LOCK).stat()):
+                return handle
+        except (BlockingIOError, FileNotFoundError):  # in use, or removed meanwhile
+            pass
+        os.close(handle)
+        return None
+
+
+def unwritable(path: Path, error: OSError) -> HarnessError:
+    """The error for a folder that cannot be written."""
+    return HarnessError(
+        f"cannot write {path}: {error.strerror}",
+        f"free some disk space, or set {STATE_VARIABLE} to another short folder",
+    )
+
+
+def existing(name: str, *, to_remove: bool = False) -> NodeFolder:
+    """The folder of a node with data. Raises ConfigurationError if there is none, with what to do."""
+    folder = NodeFolder(name)
+    if folder.exists():
+        return folder
+    names = [each.name for each in folders()]
+    there = f"there is no node {name} (nodes: {', '.join(names) or 'none'})"
+    start = "drahealth up" if name == DEFAULT_NODE else f"drahealth up --name {name}"
+    choose = "pass --name with one of these nodes" if names else "nothing was removed"
+    raise ConfigurationError(there, choose if to_remove else f"`{start}` creates it")
+
+
+def folders() -> list[NodeFolder]:
+    """The folders of all nodes of this user, by name."""
+    base = nodes_folder()
+    names = sorted(path.name for path in base.iterdir() if _NAME.fullmatch(path.name)) if base.is_dir() else []
+    return [node for name in names if (node := NodeFolder(name, base)).exists()]
+
+
+# Which process it is: a process ID is used again, also after the machine was started again.
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_START = 19
+"""The place of the start time among the fields after the name in /proc/PID/stat (proc(5), field 22)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process ID with the start time of the process in clock ticks, and the ID of the boot of the machine."""
+
+    pid: int
+    started: int
+    boot: str
+
+    @classmethod
+    def own(cls) -> "ProcessIdentity":
+        """That of this process."""
+        return cls(os.getpid(), _started(os.getpid()) or 0, _boot())
+
+    def runs(self) -> bool:
+        """Whether this very process still runs."""
+        return self.boot == _boot() and self.started == _started(self.pid)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signals the process; harmless if it has ended."""
+        with suppress(ProcessLookupError):
+            if self.runs():
+                os.kill(self.pid, number)
+
+
+def _boot() -> str:
+    return _BOOT_ID.read_text(encoding="utf-8").strip()
+
+
+def _started(pid: int) -> int | None:
+    """None for a process that does not exist, or has ended and was not waited for yet."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if status[0] == "Z" else int(status[_START])
+
+
+# The state file of a node: what it was started with, its process, and how far it is.
+#
+# Commands read it in other processes, also those of another release of drahealth. So it has a format with a number.
 
 FORMAT = 1
 """The number of this format. A newer one is never read."""
-_NAME = "state.json"
+_STATE_FILE = "state.json"
 
 Phase = Literal["starting", "ready", "stopped", "failed"]
 """`starting` and `ready` are true only while the process of the state runs."""
@@ -57,12 +278,12 @@ class NodeState:
 
 def write_state(folder: Path, state: NodeState) -> None:
     """Replaces the state file. Raises OSError."""
-    replace_file(folder / _NAME, json.dumps(asdict(state), indent=1).encode() + b"\n")
+    replace_file(folder / _STATE_FILE, json.dumps(asdict(state), indent=1).encode() + b"\n")
 
 
 def read_state(folder: Path) -> NodeState | None:
     """The state of the node; None before its first start. Raises ConfigurationError for a file that is not ours."""
-    path = folder / _NAME
+    path = folder / _STATE_FILE
     try:
         data = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -89,7 +310,7 @@ def _remove(folder: Path) -> str:
 
 def has_state(folder: Path) -> bool:
     """Whether there is a state file, readable or not."""
-    return (folder / _NAME).exists()
+    return (folder / _STATE_FILE).exists()
 
 
 def is_ready(state: NodeState | None) -> bool:
@@ -105,3 +326,40 @@ def ready(name: str) -> tuple[NodeFolder, NodeState]:
     if state is None or not is_ready(state):
         raise HarnessError(f"node {name} is not up", f"start it with `drahealth up --name {name}`")
     return folder, state
+
+
+# The programs of a node of `drahealth up`, and the feature gates of each. All errors come before a process starts.
+
+
+@dataclass(frozen=True, slots=True)
+class Components:
+    """The programs of a real node, and the feature gates of each."""
+
+    binaries: Binaries
+    gates: ComponentGates
+
+
+def components_of(state: NodeState, progress: Progress) -> Components | None:
+    """None for the reference, whose gates are only checked.
+
+    Raises ConfigurationError for an unknown gate, HarnessError if a program cannot be had.
+    """
+    if state.reference:
+        from drahealth.suites.manager_command.options import gates_of
+
+        gates_of(gates_text(state.gates))
+        return None
+    from drahealth.suites.targets.gates import feature_gates
+    from drahealth.suites.targets.kubelet.binaries.ensure import ensure
+    from drahealth.suites.targets.versions import profile_of
+
+    binaries = ensure(state.kubernetes, progress)
+    gates = feature_gates(profile_of(state.kubernetes))
+    if not state.gates:  # no program needs to print its help
+        return Components(binaries, ComponentGates(gates, gates))
+    return Components(binaries, gates_by_component(binaries, {**gates, **state.gates}))
+
+
+def gates_text(gates: Mapping[str, bool]) -> str:
+    """The gates as an option of a command has them."""
+    return ",".join(f"{name}={str(on).lower()}" for name, on in gates.items())

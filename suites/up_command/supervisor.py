@@ -15,13 +15,17 @@ from typing import Any
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.waiting import run_until_first
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
-from drahealth.suites.targets.api_servers.root_directory import port_in
-from drahealth.suites.up_command.components import Components
-from drahealth.suites.up_command.folder import NodeFolder, unwritable
+from drahealth.suites.targets.api_servers.server import port_in
 from drahealth.suites.up_command.nodes import make_node
 from drahealth.suites.up_command.options import DEFAULT_INVENTORY, UpOptions
-from drahealth.suites.up_command.process_identity import ProcessIdentity
-from drahealth.suites.up_command.state import NodeState, write_state
+from drahealth.suites.up_command.state import (
+    Components,
+    NodeFolder,
+    NodeState,
+    ProcessIdentity,
+    unwritable,
+    write_state,
+)
 
 Report = Callable[[Mapping[str, Any]], None]
 """Takes {"stage": ...} during the start, then {"ready": ...} or {"error": ..., "code": ...}."""
@@ -81,7 +85,7 @@ class Supervisor:
             stack.push_async_callback(node.stop)
             await node.start()
             # The slow imports are here because the components, which have other processes, start meanwhile.
-            from drahealth.suites.up_command.drivers import drivers_settings, served
+            from drahealth.suites.up_command.nodes import drivers_settings, served
 
             settings = drivers_settings(folder, node.paths, options.inventory or folder.inventory, options.timeline)
             if options.inventory:

@@ -12,10 +12,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, SLICES, ApiError, Kind, Object
-from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
-from drahealth.fakes.cluster.clients.kubeconfig import access
-from drahealth.fakes.cluster.containers.cri import CriServer
-from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
+from drahealth.fakes.cluster.cri import CriServer
+from drahealth.fakes.cluster.kube_connection import KubeConnection
+from drahealth.fakes.cluster.kubeconfig import access
+from drahealth.fakes.cluster.runtime import ContainerRuntime
 from drahealth.suites.targets.kubelet.binaries import ensure as binaries
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.kubelet.node.cluster import LocalCluster

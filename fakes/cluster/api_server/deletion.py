@@ -1,14 +1,103 @@
-"""Deletion of objects: immediate, after the grace period of a pod, or with the last finalizer. Pure functions."""
+"""Deletion of objects: its options, grace periods, finalizers and owners."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import Any
 
 from drahealth.fakes.cluster.api import NAMESPACES, PODS, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.cluster.api_server.delete_options import DeleteOptions
+from drahealth.fakes.cluster.api_server.refusals import FieldError
 from drahealth.fakes.cluster.pods import is_terminal
+
+# The options of delete requests: read and checked as a real API server does. Pure.
+#
+# Source: k8s.io/apimachinery, `pkg/apis/meta/v1`, DeleteOptions, and `validation`, ValidateDeleteOptions.
+
+_NONE: Mapping[str, str] = MappingProxyType({})
+_POLICIES = ("Foreground", "Background", "Orphan")
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """How to delete an object. `grace` in seconds; `propagation` is what happens to objects that it owns."""
+
+    grace: int | None = None
+    preconditions: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    """The `uid` and the `resourceVersion` that the object must have."""
+    propagation: str | None = None
+    dry_run: bool = False
+    accepted_if_waiting: bool = False
+    """The answer is 202 if the object is not removed at once: `orphanDependents` is false."""
+
+
+def delete_options(body: Object, query: Mapping[str, str]) -> DeleteOptions:
+    """The options in the body of a request, or in its query if the body is empty. `ApiError` 400 or 422 if wrong."""
+    given = _of_body(body) if body else _of_query(query)
+    orphan, policy = given.get("orphanDependents"), given.get("propagationPolicy")
+    dry_run = given.get("dryRun") or []
+    if errors := [*_policy_errors(orphan, policy), *refusals.dry_run_errors(dry_run)]:
+        raise refusals.invalid_options("DeleteOptions", errors)
+    if orphan is not None:
+        policy = "Orphan" if orphan else "Background"
+    preconditions = {key: value for key, value in (given.get("preconditions") or {}).items() if value is not None}
+    grace = given.get("gracePeriodSeconds")
+    return DeleteOptions(grace, preconditions, policy, bool(dry_run), accepted_if_waiting=orphan is False)
+
+
+def _policy_errors(orphan: bool | None, policy: str | None) -> list[FieldError]:
+    if orphan is not None and policy is not None:
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        return [refusals.invalid_value("propagationPolicy", policy, detail)]
+    if policy is not None and policy not in _POLICIES:
+        return [refusals.unsupported_value("propagationPolicy", policy, (*_POLICIES, "nil"))]
+    return []
+
+
+_TYPES: Mapping[str, tuple[type, str]] = {
+    "gracePeriodSeconds": (int, "an integer"),
+    "orphanDependents": (bool, "true or false"),
+    "propagationPolicy": (str, "a string"),
+    "preconditions": (dict, "an object"),
+    "dryRun": (list, "a list"),
+}
+
+
+def _of_body(body: Object) -> Object:
+    if (kind := body.get("kind") or "DeleteOptions") != "DeleteOptions":
+        raise refusals.unregistered_kind(kind, body.get("apiVersion") or "v1")
+    for name, (type_, words) in _TYPES.items():
+        value = body.get(name)
+        if value is not None and (not isinstance(value, type_) or (type_ is int and isinstance(value, bool))):
+            raise refusals.bad_request(f"{name} must be {words}, got {value!r:.80}")
+    for name, value in (body.get("preconditions") or {}).items():
+        if not isinstance(value, str | None):
+            raise refusals.bad_request(f"preconditions.{name} must be a string, got {value!r:.80}")
+    return body
+
+
+def _of_query(query: Mapping[str, str]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    if text := query.get("gracePeriodSeconds"):
+        given["gracePeriodSeconds"] = _number(text)
+    if text := query.get("orphanDependents"):
+        given["orphanDependents"] = text.lower() not in ("false", "0")
+    if text := query.get("propagationPolicy"):
+        given["propagationPolicy"] = text
+    if text := query.get("dryRun"):
+        given["dryRun"] = [text]
+    return given
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise refusals.bad_request(f'strconv.ParseInt: parsing "{text:.80}": invalid syntax') from None
+
+
+# Deletion of objects: immediate, after the grace period of a pod, or with the last finalizer. Pure functions.
 
 DEFAULT_GRACE = 30
 """Default grace period of a pod, in seconds."""
@@ -101,11 +190,11 @@ def _terminating(namespace: Object, options: DeleteOptions, now: float) -> Delet
 
 def _check_preconditions(kind: Kind, obj: Object, options: DeleteOptions) -> None:
     """Raises `ApiError` 409 Conflict if the client wants to delete another object or another revision."""
-    for field, word, change in (
+    for name, word, change in (
         ("uid", "UID", "deleted and then recreated"),
         ("resourceVersion", "ResourceVersion", "modified"),
     ):
-        wanted, found = options.preconditions.get(field), obj["metadata"][field]
+        wanted, found = options.preconditions.get(name), obj["metadata"][name]
         if wanted is None or wanted == found:
             continue
         if kind == NAMESPACES:
@@ -173,3 +262,40 @@ def is_expired(event: Object, wall: float) -> bool:
     """Whether an Event is older than `EVENT_TTL`; `wall` in Unix seconds."""
     last = event.get("lastTimestamp") or event["metadata"]["creationTimestamp"]
     return bool(last < timestamp(wall - EVENT_TTL))  # as text: all times have the same form
+
+
+# What the garbage collector does with an owner that is deleted with its finalizer, and with its dependents. Pure.
+#
+# Source: k8s.io/kubernetes, `pkg/controller/garbagecollector`.
+
+
+def policy_of(owner: Object) -> str | None:
+    """The propagation policy that the finalizers of a marked object ask for; None if the collector has no work."""
+    finalizers = owner["metadata"].get("finalizers") or ()
+    if "deletionTimestamp" not in owner["metadata"]:
+        return None
+    return next((policy for policy, name in COLLECTOR_FINALIZERS.items() if name in finalizers), None)
+
+
+def blocks(obj: Object, owner: Object) -> bool:
+    """Whether the owner waits until the object is removed."""
+    references = obj["metadata"].get("ownerReferences") or ()
+    return any(_is(reference, owner) and reference.get("blockOwnerDeletion") for reference in references)
+
+
+def without_owner(obj: Object, owner: Object) -> Object:
+    """The object without its references to this owner."""
+    kept = [one for one in obj["metadata"].get("ownerReferences") or () if not _is(one, owner)]
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "ownerReferences"}
+    return {**obj, "metadata": {**metadata, "ownerReferences": kept} if kept else metadata}
+
+
+def without_finalizer(owner: Object) -> Object:
+    """The object without the finalizers of the collector."""
+    kept = [one for one in owner["metadata"].get("finalizers") or () if one not in COLLECTOR_FINALIZERS.values()]
+    metadata = {key: value for key, value in owner["metadata"].items() if key != "finalizers"}
+    return {**owner, "metadata": {**metadata, "finalizers": kept} if kept else metadata}
+
+
+def _is(reference: Object, owner: Object) -> bool:
+    return bool(reference.get("uid") == owner["metadata"]["uid"])

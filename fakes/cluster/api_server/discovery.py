@@ -1,17 +1,209 @@
-"""The discovery documents of the API server: its version, groups and kinds. Pure data.
-
-Source: k8s.io/apimachinery, `pkg/apis/meta/v1`, APIResourceList; k8s.io/api, `apidiscovery/v2`. Short names and
-categories are those of Kubernetes 1.37.
-"""
+"""The documents about the API: its version, groups, kinds and fields; and reviews of the client itself."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from types import MappingProxyType
+from typing import Any
 
-from drahealth.fakes.cluster.api import NAMESPACES, PODS, Kind, Object
-from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
-from drahealth.fakes.cluster.api_server.self_reviews import REVIEWS
-from drahealth.fakes.cluster.other_kinds import BINDINGS, EVICTIONS
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from drahealth.fakes.cluster.api import BINDINGS, EVICTIONS, NAMESPACES, PODS, Kind, Object
+from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.bodies import MESSAGES, fields_of_message, is_map
+from drahealth.fakes.cluster.api_server.refusals import FieldError
+from drahealth.fakes.cluster.api_server.served_kinds import KindRegistry
+
+# Reviews: a client asks who it is, and what it or another user can do. Every user can do everything. Pure.
+#
+# Source: k8s.io/api, `authentication/v1` and `authorization/v1`.
+
+_AUTHORIZATION = "authorization.k8s.io/v1"
+_ALL = ["*"]
+_USER: Object = {"username": "drahealth", "groups": ["system:masters", "system:authenticated"]}
+_RULES: Object = {
+    "resourceRules": [{"verbs": _ALL, "apiGroups": _ALL, "resources": _ALL}],
+    "nonResourceRules": [{"verbs": _ALL, "nonResourceURLs": _ALL}],
+    "incomplete": False,
+}
+
+_STATUS: Mapping[Kind, Object] = {
+    Kind("SelfSubjectReview", "selfsubjectreviews", "authentication.k8s.io/v1", False): {"userInfo": _USER},
+    Kind("SelfSubjectAccessReview", "selfsubjectaccessreviews", _AUTHORIZATION, False): {"allowed": True},
+    Kind("SubjectAccessReview", "subjectaccessreviews", _AUTHORIZATION, False): {"allowed": True},
+    Kind("LocalSubjectAccessReview", "localsubjectaccessreviews", _AUTHORIZATION, True): {"allowed": True},
+    Kind("SelfSubjectRulesReview", "selfsubjectrulesreviews", _AUTHORIZATION, False): _RULES,
+}
+
+REVIEWS: tuple[Kind, ...] = tuple(_STATUS)
+"""The kinds of reviews. They are created and answered, but not stored."""
+
+
+def review_errors(kind: Kind, review: Object) -> Iterator[FieldError]:
+    """The errors in a review of access; none for other reviews."""
+    if not kind.kind.endswith("AccessReview"):
+        return
+    spec, one_of = review.get("spec") or {}, "exactly one of nonResourceAttributes or resourceAttributes"
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if (resource is None) == (path is None):
+        shown = path and {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
+        yield refusals.invalid_value("spec", shown, f"{one_of} must be specified")
+    if not kind.kind.startswith("Self") and not spec.get("user") and not spec.get("groups"):
+        yield refusals.invalid_value("spec.user", "", "at least one of user or group must be specified")
+    if kind.namespaced and resource is not None:
+        namespace = resource.get("namespace") or ""
+        if namespace != review["metadata"].get("namespace", ""):
+            yield refusals.invalid_value(
+                "spec.resourceAttributes.namespace", namespace, "must match metadata.namespace"
+            )
+
+
+def reviewed(kind: Kind, review: Object, time: str) -> dict[str, Any]:
+    """The review with its status; `time` as RFC 3339."""
+    metadata = review.get("metadata") or {}
+    if kind.kind == "SelfSubjectReview":
+        metadata = {**metadata, "creationTimestamp": time}
+    spec = {"spec": review["spec"]} if "spec" in review else {}
+    return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata, **spec, "status": _STATUS[kind]}
+
+
+# The OpenAPI documents of the API server: the kinds with their fields, without descriptions. Pure data.
+#
+# kubectl needs the schemas for `kubectl explain`. For strict validation of fields, it looks for the query parameter
+# `fieldValidation` in the PATCH operation of a kind (k8s.io/cli-runtime, `pkg/resource/query_param_verifier_v3.go`).
+# The fields come from the messages of the kinds. Other kinds have schemas without fields.
+
+ROOT = "/openapi/v3"
+
+_SCHEMAS = "#/components/schemas/"
+_STRING: Object = {"type": "string"}
+_SPECIAL: Mapping[str, Object] = MappingProxyType(
+    {
+        "ExtraValue": {"type": "array", "items": _STRING},
+        "FieldsV1": {"type": "object"},
+        "IntOrString": {"format": "int-or-string", "oneOf": [{"type": "integer"}, _STRING]},
+        "MicroTime": {**_STRING, "format": "date-time"},
+        "Quantity": {"oneOf": [_STRING, {"type": "number"}]},
+        "RawExtension": {"type": "object"},
+        "Time": {**_STRING, "format": "date-time"},
+    }
+)
+"""The schemas of messages with a JSON form of their own."""
+
+_SCALARS: Mapping[int, Object] = MappingProxyType(
+    {
+        FieldDescriptor.TYPE_BOOL: {"type": "boolean"},
+        FieldDescriptor.TYPE_BYTES: {**_STRING, "format": "byte"},
+        FieldDescriptor.TYPE_INT32: {"type": "integer", "format": "int32"},
+        FieldDescriptor.TYPE_INT64: {"type": "integer", "format": "int64"},
+        FieldDescriptor.TYPE_STRING: _STRING,
+    }
+)
+
+
+def openapi_documents(kinds: KindRegistry) -> dict[str, Object]:
+    """The OpenAPI documents by their path."""
+    found: dict[str, list[Kind]] = {}
+    for served in kinds:
+        found.setdefault(_group_path(served.kind.api_version), []).append(served.kind)
+    listed = {path: {"serverRelativeURL": f"{ROOT}/{path}"} for path in found}
+    return {ROOT: {"paths": listed}, **{f"{ROOT}/{path}": _document(inside) for path, inside in found.items()}}
+
+
+def _group_path(api_version: str) -> str:
+    return f"apis/{api_version}" if "/" in api_version else f"api/{api_version}"
+
+
+def _document(kinds: Sequence[Kind]) -> Object:
+    paths = {kind.path("{namespace}", "{name}"): {"patch": _patch(kind)} for kind in kinds}
+    schemas: Object = {}
+    for kind in kinds:
+        schemas |= _schemas_of(kind)
+    head = {"openapi": "3.0.0", "info": {"title": "drahealth", "version": "v1.37.0"}}
+    return {**head, "paths": paths, "components": {"schemas": schemas}}
+
+
+def _schemas_of(kind: Kind) -> Object:
+    """The schema of a kind and those that it refers to, by name."""
+    message = MESSAGES.get((kind.api_version, kind.kind))
+    group, _, version = kind.api_version.rpartition("/")
+    own: Object = {"type": "object", "x-kubernetes-group-version-kind": [_group_version_kind(kind)]}
+    name = f"io.k8s.api.{group.partition('.')[0] or 'core'}.{version}.{kind.kind}"
+    if message is None:
+        return {name: {**own, "x-kubernetes-preserve-unknown-fields": True}}
+    properties = {"apiVersion": _STRING, "kind": _STRING, **_schema(message)["properties"]}
+    below = {_name(inner): _schema(inner) for inner in _reached(message)}
+    return {**below, name: {**own, "properties": properties}}
+
+
+@cache
+def _reached(message: Descriptor) -> tuple[Descriptor, ...]:
+    """All messages that the fields of a message reach."""
+    found: dict[str, Descriptor] = {}
+    waiting = [message]
+    while waiting:
+        for inner in _referred(waiting.pop()):
+            if inner.full_name not in found:
+                found[inner.full_name] = inner
+                waiting.append(inner)
+    return tuple(found.values())
+
+
+def _referred(message: Descriptor) -> Iterator[Descriptor]:
+    for field in fields_of_message(message).values():
+        inner = field.message_type
+        if inner is not None and is_map(field):
+            inner = inner.fields_by_name["value"].message_type
+        if inner is not None and inner.name not in _SPECIAL:
+            yield inner
+
+
+@cache
+def _schema(message: Descriptor) -> Object:
+    properties = {name: _field(field) for name, field in sorted(fields_of_message(message).items())}
+    return {"type": "object", "properties": properties}
+
+
+def _field(field: FieldDescriptor) -> Object:
+    if field.message_type is not None and is_map(field):
+        return {"type": "object", "additionalProperties": _value(field.message_type.fields_by_name["value"])}
+    return {"type": "array", "items": _value(field)} if field.default_value == [] else _value(field)
+
+
+def _value(field: FieldDescriptor) -> Object:
+    message = field.message_type
+    if message is None:
+        return _SCALARS[field.type]
+    return _SPECIAL.get(message.name) or {"$ref": _SCHEMAS + _name(message)}
+
+
+def _name(message: Descriptor) -> str:
+    """The name of a message's schema, such as `io.k8s.api.core.v1.Container`."""
+    group, _, version = message.file.package.rpartition(".")[2].partition("_")
+    place = "apimachinery.pkg.apis.meta" if group == "meta" else f"api.{group}"
+    return f"io.k8s.{place}.{version}.{message.name}"
+
+
+def _group_version_kind(kind: Kind) -> Object:
+    group, _, version = kind.api_version.rpartition("/")
+    return {"group": group, "version": version, "kind": kind.kind}
+
+
+def _patch(kind: Kind) -> Object:
+    parameter = {"name": "fieldValidation", "in": "query", "schema": _STRING}
+    return {
+        "x-kubernetes-action": "patch",
+        "x-kubernetes-group-version-kind": _group_version_kind(kind),
+        "parameters": [parameter],
+        "responses": {"200": {"description": "OK"}},
+    }
+
+
+# The discovery documents of the API server: its version, groups and kinds. Pure data.
+#
+# Source: k8s.io/apimachinery, `pkg/apis/meta/v1`, APIResourceList; k8s.io/api, `apidiscovery/v2`. Short names and
+# categories are those of Kubernetes 1.37.
 
 VERSION: Object = {
     "major": "1",

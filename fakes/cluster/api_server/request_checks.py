@@ -8,7 +8,7 @@ JSON, as in a real API server: the official client for Python sends none.
 from collections.abc import Mapping
 
 from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.program.bearer_token import BearerToken
+from drahealth.fakes.program.private_files import BearerToken
 
 MEDIA_TYPES = frozenset(
     {

@@ -10,24 +10,36 @@ from functools import partial
 
 from aiohttp import web
 
-from drahealth.fakes.cluster.api import NAMESPACES, PODS, ApiError, Kind, Object
+from drahealth.fakes.cluster.api import NAMESPACES, PODS, ApiError, Kind, Object, is_of_kubernetes
 from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.cluster.api_server.answers import STATUS, json_answer, status_of
-from drahealth.fakes.cluster.api_server.delete_options import DeleteOptions, delete_options
-from drahealth.fakes.cluster.api_server.deletion import answers_with_object
-from drahealth.fakes.cluster.api_server.field_selectors import field_selector
-from drahealth.fakes.cluster.api_server.field_validation import FieldValidation
-from drahealth.fakes.cluster.api_server.label_selectors import label_selector
-from drahealth.fakes.cluster.api_server.list_options import ListOptions, list_options
-from drahealth.fakes.cluster.api_server.pages import Page, Selector
+from drahealth.fakes.cluster.api_server.answers import (
+    STATUS,
+    TABLE,
+    Representation,
+    json_answer,
+    requested_form,
+    status_of,
+)
+from drahealth.fakes.cluster.api_server.deletion import DeleteOptions, answers_with_object, delete_options
+from drahealth.fakes.cluster.api_server.lists import (
+    ListOptions,
+    Page,
+    Selector,
+    field_selector,
+    label_selector,
+    list_options,
+)
 from drahealth.fakes.cluster.api_server.patches import STRATEGIC, Change, check_patch_type
-from drahealth.fakes.cluster.api_server.pod_parts import PARTS
-from drahealth.fakes.cluster.api_server.representations import TABLE, Representation, requested_form
-from drahealth.fakes.cluster.api_server.request_bodies import read_body
-from drahealth.fakes.cluster.api_server.request_patches import empty_object, is_apply, read_patch, writer_of
-from drahealth.fakes.cluster.api_server.strategies import check_custom, is_created_by_update
+from drahealth.fakes.cluster.api_server.request_bodies import (
+    FieldValidation,
+    empty_object,
+    is_apply,
+    read_body,
+    read_patch,
+    writer_of,
+)
+from drahealth.fakes.cluster.api_server.strategies import PARTS, check_custom, is_created_by_update
 from drahealth.fakes.cluster.api_server.versioned_server import VersionedServer
-from drahealth.fakes.cluster.other_kinds import is_of_kubernetes
 
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 

@@ -2,24 +2,136 @@
 
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from drahealth.fakes.cluster.api import KINDS, ApiError, Kind
+from drahealth.fakes.cluster.api import BINDINGS, EVICTIONS, KINDS, PODS, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.answers import json_answer, status_response
-from drahealth.fakes.cluster.api_server.discovery import aggregated, aggregated_version, documents
-from drahealth.fakes.cluster.api_server.openapi import ROOT, openapi_documents
-from drahealth.fakes.cluster.api_server.pod_routes import pod_routes, review_routes
-from drahealth.fakes.cluster.api_server.rejection_log import RejectionLog
-from drahealth.fakes.cluster.api_server.request_bodies import BODY_LIMIT, REJECTIONS, log_rejected, not_served
+from drahealth.fakes.cluster.api_server.bindings import check_target
+from drahealth.fakes.cluster.api_server.bodies import MESSAGES, typed
+from drahealth.fakes.cluster.api_server.deletion import delete_options
+from drahealth.fakes.cluster.api_server.discovery import (
+    REVIEWS,
+    ROOT,
+    aggregated,
+    aggregated_version,
+    documents,
+    openapi_documents,
+    review_errors,
+    reviewed,
+)
+from drahealth.fakes.cluster.api_server.request_bodies import (
+    BODY_LIMIT,
+    REJECTIONS,
+    RejectionLog,
+    log_rejected,
+    not_served,
+    read_body,
+    wants_dry_run,
+)
 from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
 from drahealth.fakes.cluster.api_server.resource_requests import Resource
 from drahealth.fakes.cluster.api_server.scale_routes import scale_routes
 from drahealth.fakes.cluster.api_server.served_kinds import SERVED
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.versioned_server import VersionedServer
+
+# The paths of requests that no object is stored for: bindings and evictions of Pods, and reviews.
+
+_DONE: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+_LOG_OPTIONS = Kind("PodLogOptions", "", "v1", namespaced=True)
+_CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+
+
+def pod_routes(server: VersionedServer) -> list[web.RouteDef]:
+    """The subresources `binding`, `eviction` and `log` of Pods."""
+
+    async def bind(request: web.Request) -> web.Response:
+        binding = await _body(request, BINDINGS)
+        name = _name(request, binding)
+        if binding["metadata"].get("name") != name:
+            raise refusals.bad_request("name in URL does not match name in Binding object")
+        check_target(binding.get("target") or {})
+        with server.dry_run(wants_dry_run(request, "CreateOptions")):
+            await server.bind(name, request.match_info["namespace"], binding)
+        return json_answer(_DONE, status=201)
+
+    async def evict(request: web.Request) -> web.Response:
+        eviction = await _body(request, EVICTIONS)
+        options = delete_options(eviction.get("deleteOptions") or {}, {})
+        name = _name(request, eviction)
+        if eviction["metadata"].get("name") != name:
+            raise refusals.bad_request("name in URL does not match name in Eviction object")
+        with server.dry_run(options.dry_run or wants_dry_run(request, "CreateOptions")):
+            await server.evict(name, request.match_info["namespace"], options)
+        return json_answer(_DONE, status=201)
+
+    async def log(request: web.Request) -> web.Response:
+        """The log of a Pod that has not started is empty. The reference has no logs of containers."""
+        name, query = request.match_info["name"], request.query
+        if (query.get("tailLines") or "0").startswith("-"):
+            error = refusals.invalid_value("tailLines", int(query["tailLines"]), "must be greater than or equal to 0")
+            raise refusals.invalid(_LOG_OPTIONS, name, [error])
+        pod = await server.get(PODS, name, request.match_info["namespace"])
+        names = [one["name"] for key in _CONTAINERS for one in pod["spec"].get(key) or ()]
+        if query.get("container") and query["container"] not in names:
+            raise refusals.bad_request(f"container {query['container']:.80} is not valid for pod {name}")
+        if pod["spec"].get("nodeName"):
+            raise refusals.no_such_resource()
+        return web.Response(status=204)
+
+    pod = PODS.path("{namespace}", "{name}")
+    return [
+        web.post(f"{pod}/binding", bind),
+        web.post(BINDINGS.path("{namespace}"), bind),
+        web.post(f"{pod}/eviction", evict),
+        web.get(f"{pod}/log", log, allow_head=False),
+    ]
+
+
+def review_routes(server: VersionedServer) -> list[web.RouteDef]:
+    """The reviews of identities and permissions."""
+
+    def answer(kind: Kind) -> web.RouteDef:
+        async def review(request: web.Request) -> web.Response:
+            body = await _body(request, kind)
+            if kind.namespaced:
+                body["metadata"] = {**body["metadata"], "namespace": request.match_info["namespace"]}
+            if errors := list(review_errors(kind, body)):
+                raise refusals.invalid(replace(kind, kind=""), "", errors)  # as in Kubernetes, without the kind
+            return json_answer(reviewed(kind, body, server.time()), status=201)
+
+        return web.post(kind.path("{namespace}") if kind.namespaced else kind.path(), review)
+
+    async def no_list(_: web.Request) -> web.Response:
+        raise refusals.method_not_allowed()
+
+    posts = [answer(kind) for kind in REVIEWS]
+    return [*posts, *(web.get(post.path, no_list, allow_head=False) for post in posts)]
+
+
+async def _body(request: web.Request, kind: Kind) -> Object:
+    """The body with checked types. `ApiError` 400 for another kind."""
+    obj = await read_body(request)
+    for key, wanted in (("kind", kind.kind), ("apiVersion", kind.api_version)):
+        if obj.get(key, wanted) != wanted:
+            raise refusals.bad_request(f"the {key} of the body must be {wanted}, got {obj[key]!r:.80}")
+    if (kind.api_version, kind.kind) in MESSAGES:
+        obj = typed(kind, obj)
+    elif not isinstance(obj.get("spec"), dict | None):
+        raise refusals.bad_request(f"spec of a {kind.kind} must be an object, got {type(obj['spec']).__name__}")
+    return {**obj, "metadata": obj.get("metadata") or {}}
+
+
+def _name(request: web.Request, obj: Object) -> str:
+    return str(request.match_info.get("name") or obj["metadata"].get("name") or "")
+
+
+# The paths of the in-memory API server; `resource_requests` handles those of objects.
 
 _DISCOVERY = ("/version", "/api", "/apis", "/api/v1", "/apis/{group}", "/apis/{group}/{version}")
 """The paths of discovery documents. The official client for Python asks for them with a slash at the end."""

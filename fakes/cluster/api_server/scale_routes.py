@@ -10,10 +10,8 @@ from aiohttp import web
 from drahealth.fakes.cluster.api import REPLICA_SETS, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.answers import json_answer
-from drahealth.fakes.cluster.api_server.field_validation import wants_dry_run
 from drahealth.fakes.cluster.api_server.patches import Change
-from drahealth.fakes.cluster.api_server.request_bodies import read_body
-from drahealth.fakes.cluster.api_server.request_patches import read_patch, writer_of
+from drahealth.fakes.cluster.api_server.request_bodies import read_body, read_patch, wants_dry_run, writer_of
 from drahealth.fakes.cluster.api_server.versioned_server import VersionedServer
 
 SCALES = Kind("Scale", "scales", "autoscaling/v1", namespaced=True)

@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import partial
 
 from drahealth.fakes.cluster.api import (
+    BUDGETS,
+    CRDS,
     EVENTS,
     NAMESPACES,
     PODS,
@@ -20,28 +22,22 @@ from drahealth.fakes.cluster.api import (
     ApiError,
     Kind,
     Object,
+    Snapshot,
     WatchEvent,
+    custom_kinds,
 )
-from drahealth.fakes.cluster.api_server import collection, deletion, refusals, strategies
-from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_patch
+from drahealth.fakes.cluster.api_server import deletion, refusals, strategies
+from drahealth.fakes.cluster.api_server import deletion as collection
+from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, Writer, apply_patch, updated_entries
 from drahealth.fakes.cluster.api_server.bindings import bound
-from drahealth.fakes.cluster.api_server.delete_options import DeleteOptions
-from drahealth.fakes.cluster.api_server.deletion import Deletion
+from drahealth.fakes.cluster.api_server.deletion import DeleteOptions, Deletion
 from drahealth.fakes.cluster.api_server.disruption_budgets import budget_status, check_eviction
-from drahealth.fakes.cluster.api_server.gates import KEP_RULES, FieldRules, HealthFields
-from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
-from drahealth.fakes.cluster.api_server.list_options import ListOptions
-from drahealth.fakes.cluster.api_server.managed_fields import Writer, updated_entries
-from drahealth.fakes.cluster.api_server.merged_lists import merged_lists
-from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
-from drahealth.fakes.cluster.api_server.pages import Page, Selector, page_of
-from drahealth.fakes.cluster.api_server.patches import STRATEGIC, Change, patch_change
-from drahealth.fakes.cluster.api_server.pod_parts import changed_part
-from drahealth.fakes.cluster.api_server.pod_validation import validate_status
-from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything, selected
-from drahealth.fakes.cluster.api_server.storage import Storage, copied, fast_copy, key_of
-from drahealth.fakes.cluster.list_watch import Snapshot
-from drahealth.fakes.cluster.other_kinds import BUDGETS, CRDS, custom_kinds
+from drahealth.fakes.cluster.api_server.lists import ListOptions, Matches, Page, Selector, everything, page_of, selected
+from drahealth.fakes.cluster.api_server.patches import STRATEGIC, Change, merged_lists, patch_change
+from drahealth.fakes.cluster.api_server.pod_statuses import KEP_RULES, FieldRules, HealthFields, validate_status
+from drahealth.fakes.cluster.api_server.served_kinds import KindRegistry
+from drahealth.fakes.cluster.api_server.storage import ObjectFiles, Storage, copied, fast_copy, key_of
+from drahealth.fakes.cluster.api_server.strategies import changed_part
 from drahealth.fakes.cluster.pods import resized, with_condition
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe, StatusWritten, ignore

@@ -1,18 +1,202 @@
-"""Validates the required parts of a spec: the names that a scheduler and a kubelet expect."""
+"""Validates the specs of objects: the names that a scheduler and a kubelet need, claims, slices and data. Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, EVENTS, PODS, REPLICA_SETS, SLICES, Kind, Object
+from drahealth.fakes.cluster.api import (
+    BUDGETS,
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    CRDS,
+    EVENTS,
+    PODS,
+    REPLICA_SETS,
+    SLICES,
+    Kind,
+    Object,
+)
 from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.cluster.api_server.claim_validation import request_errors
-from drahealth.fakes.cluster.api_server.data_validation import data_errors
 from drahealth.fakes.cluster.api_server.disruption_budgets import selects
+from drahealth.fakes.cluster.api_server.metadata_validation import label_name_errors, subdomain_errors
 from drahealth.fakes.cluster.api_server.pod_spec_validation import check_spec_shape, pod_spec_errors
 from drahealth.fakes.cluster.api_server.refusals import FieldError
-from drahealth.fakes.cluster.api_server.slice_validation import slice_errors
-from drahealth.fakes.cluster.other_kinds import BUDGETS, CRDS
+
+# Validates ResourceSlices: their pool, node and devices, and the fields that an update cannot change. Pure.
+#
+# Source: Kubernetes 1.37, `pkg/apis/resource/validation`.
+
+_LONGEST_POOL_NAME = 253
+_NODES = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+_ONE_OF = f"exactly one of {', '.join(f'`{name}`' for name in _NODES)} is required"
+
+
+def slice_errors(spec: Object) -> Iterator[FieldError]:
+    """The errors in the spec of a ResourceSlice."""
+    yield from _name_errors(spec.get("driver") or "", "spec.driver")
+    pool = spec.get("pool") or {}
+    yield from _pool_name_errors(pool.get("name") or "")
+    if pool.get("resourceSliceCount", 0) <= 0:
+        count = pool.get("resourceSliceCount", 0)
+        yield refusals.invalid_value("spec.pool.resourceSliceCount", count, "must be greater than zero")
+    if pool.get("generation", 0) < 0:
+        yield refusals.invalid_value(
+            "spec.pool.generation", pool["generation"], "must be greater than or equal to zero"
+        )
+    yield from _node_errors(spec)
+    names = set[str]()
+    for index, device in enumerate(spec.get("devices") or ()):
+        at, name = f"spec.devices[{index}]", device.get("name") or ""
+        if name in names:
+            yield refusals.duplicate_value(at, name)
+        names.add(name)
+        yield from (refusals.invalid_value(f"{at}.name", name, why) for why in label_name_errors(name))
+
+
+def _pool_name_errors(name: str) -> Iterator[FieldError]:
+    """The errors in the name of a pool: names with dots, joined by slashes."""
+    at = "spec.pool.name"
+    if not name:
+        yield refusals.required_value(at)
+        return
+    if len(name) > _LONGEST_POOL_NAME:
+        yield refusals.too_long(at, _LONGEST_POOL_NAME)
+    for part in name.split("/"):
+        yield from (refusals.invalid_value(at, part, why) for why in subdomain_errors(part))
+
+
+def _name_errors(name: str, at: str) -> Iterator[FieldError]:
+    if not name:
+        yield refusals.required_value(at)
+        return
+    yield from (refusals.invalid_value(at, name, why) for why in subdomain_errors(name))
+
+
+def _node_errors(spec: Object) -> Iterator[FieldError]:
+    given = [name for name in _NODES if spec.get(name)]
+    if spec.get("nodeName"):
+        yield from _name_errors(spec["nodeName"], "spec.nodeName")
+    if len(given) > 1:
+        shown = f"{{{', '.join(f'`{name}`' for name in given)}}}"
+        yield refusals.invalid_value("spec", shown, f"{_ONE_OF}, but multiple fields are set")
+    if not given:
+        yield refusals.required_value("spec", _ONE_OF)
+
+
+def moved_errors(new: Object, old: Object) -> Iterator[FieldError]:
+    """The errors of an update of the spec that changes the driver, the pool or the node."""
+    for path in ("driver", "pool.name", "nodeName"):
+        wanted, before = _at(new, path), _at(old, path)
+        if wanted != before:
+            yield refusals.invalid_value(f"spec.{path}", wanted, "field is immutable")
+
+
+def _at(spec: Object, path: str) -> object:
+    outer, _, inner = path.partition(".")
+    return (spec.get(outer) or {}).get(inner) if inner else spec.get(outer)
+
+
+# Validates ResourceClaims: their requests, and the changes of their status. Pure.
+#
+# Source: Kubernetes 1.37, `pkg/apis/resource/validation`.
+
+_MODES = ("All", "ExactCount")
+
+
+def request_errors(spec: Object, at: str) -> Iterator[FieldError]:
+    """The errors in the requests of the spec of a claim, which is at this path."""
+    seen = set[str]()
+    for index, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
+        path, exactly = f"{at}.devices.requests[{index}]", request.get("exactly")
+        if request.get("name") in seen:
+            yield refusals.duplicate_value(path, _with_defaults(request))
+        seen.add(request.get("name", ""))
+        if exactly is not None and request.get("firstAvailable"):
+            why = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"
+            yield refusals.invalid_value(path, None, why)
+        elif exactly is not None:
+            yield from _exact_errors(exactly, f"{path}.exactly")
+        elif not request.get("firstAvailable"):
+            yield refusals.required_value(path, "exactly one of `exactly` or `firstAvailable` is required")
+
+
+def _with_defaults(request: Object) -> Object:
+    exactly = request.get("exactly")
+    if exactly is None or exactly.get("allocationMode") not in (None, "", "ExactCount"):
+        return request
+    return {**request, "exactly": {**exactly, "allocationMode": "ExactCount", "count": exactly.get("count", 1)}}
+
+
+def _exact_errors(exactly: Object, at: str) -> Iterator[FieldError]:
+    mode, count = exactly.get("allocationMode") or "ExactCount", exactly.get("count", 1)
+    if not exactly.get("deviceClassName"):
+        yield refusals.required_value(f"{at}.deviceClassName")
+    if mode not in _MODES:
+        yield refusals.unsupported_value(f"{at}.allocationMode", mode, _MODES)
+    elif mode == "ExactCount" and count < 1:
+        yield refusals.invalid_value(f"{at}.count", count, "must be greater than zero")
+
+
+def status_errors(new: Object, old: Object) -> Iterator[FieldError]:
+    """The errors of an update of the status: an allocation does not change, and a reserved claim is allocated."""
+    allocation, before = new.get("allocation"), old.get("allocation")
+    if allocation and before and _devices(allocation) != _devices(before):
+        yield refusals.invalid_value("status.allocation", None, "field cannot be modified once set")
+    if not allocation and new.get("reservedFor"):
+        yield refusals.forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
+
+
+def _devices(allocation: Object) -> Sequence[tuple[str, ...]]:
+    keys = ("request", "driver", "pool", "device", "shareID")
+    results = (allocation.get("devices") or {}).get("results") or ()
+    return [tuple(str(result.get(key)) for key in keys) for result in results]
+
+
+# Validates ConfigMaps and Secrets: their keys, and the fields that an update cannot change. Pure.
+#
+# Source: k8s.io/kubernetes, `pkg/apis/core/validation`.
+
+_KEY = r"[-._a-zA-Z0-9]+"
+_WRONG_KEY = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
+    f"(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '{_KEY}')"
+)
+_FROZEN = "field is immutable when `immutable` is set"
+
+
+def data_errors(kind: Kind, obj: Object) -> Iterator[FieldError]:
+    """The errors in the keys of a ConfigMap or a Secret; none for other kinds."""
+    if not _has_data(kind):
+        return
+    binary = obj.get("binaryData") or {}
+    for field in ("data", "binaryData"):
+        for key in sorted(obj.get(field) or {}):
+            if not re.fullmatch(_KEY, key):
+                yield refusals.invalid_value(f"{field}[{key}]", key, _WRONG_KEY)
+            if field == "data" and key in binary:
+                yield refusals.invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
+
+
+def frozen_errors(kind: Kind, new: Object, old: Object) -> Iterator[FieldError]:
+    """The errors of an update that changes an immutable ConfigMap or Secret, or the type of a Secret."""
+    if not _has_data(kind):
+        return
+    if kind.kind == "Secret" and new.get("type") != old.get("type"):
+        yield refusals.invalid_value("type", new.get("type"), "field is immutable")
+    if not old.get("immutable"):
+        return
+    if not new.get("immutable"):
+        yield refusals.forbidden("immutable", _FROZEN)
+    for field in ("data", "binaryData"):
+        if (new.get(field) or {}) != (old.get(field) or {}):
+            yield refusals.forbidden(field, _FROZEN)
+
+
+def _has_data(kind: Kind) -> bool:
+    return (kind.api_version, kind.kind) in (("v1", "ConfigMap"), ("v1", "Secret"))
+
+
+# Validates the required parts of a spec: the names that a scheduler and a kubelet expect.
 
 _REQUESTS = ("devices.requests[].name", "devices.requests[].firstAvailable[].name")
 

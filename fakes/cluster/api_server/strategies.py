@@ -1,37 +1,268 @@
-"""Changes that an API server makes to an object before it stores it. Pure functions from the old and the new object.
+"""Changes that an API server makes to an object before it stores it: defaults, and the rules of its kind. Pure."""
 
-As in Kubernetes each kind has a strategy: the fields that a create sets, the fields that an update cannot change, and
-whether the kind has a status.
-"""
-
+import base64
 import json
 import random
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from drahealth.fakes.cluster.api import (
+    BUDGETS,
+    CLAIM_TEMPLATES,
     CLAIMS,
+    CRDS,
     DEVICE_CLASSES,
+    EVENTS,
     KINDS,
     NAMESPACES,
     NODES,
     PODS,
     REPLICA_SETS,
     SLICES,
+    ApiError,
     Kind,
     Object,
+    is_of_kubernetes,
 )
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.bindings import new_gate_errors, with_gated_condition
-from drahealth.fakes.cluster.api_server.claim_validation import status_errors
-from drahealth.fakes.cluster.api_server.data_validation import frozen_errors
-from drahealth.fakes.cluster.api_server.defaults import qos_class, with_defaults
 from drahealth.fakes.cluster.api_server.metadata_validation import metadata_errors, new_finalizer_errors
 from drahealth.fakes.cluster.api_server.refusals import FieldError
-from drahealth.fakes.cluster.api_server.slice_validation import moved_errors
-from drahealth.fakes.cluster.api_server.spec_validation import check_spec, spec_errors
-from drahealth.fakes.cluster.other_kinds import BUDGETS, CRDS, is_of_kubernetes
+from drahealth.fakes.cluster.api_server.spec_validation import (
+    check_spec,
+    frozen_errors,
+    moved_errors,
+    spec_errors,
+    status_errors,
+)
+
+# The fields that an API server adds to an object: the defaults of its kind, and what admission adds to Pods. Pure.
+#
+# Source: k8s.io/kubernetes, `pkg/apis/core/v1/defaults.go` and `pkg/apis/resource/v1/defaults.go`, and the admission
+# plugins DefaultTolerationSeconds and Priority.
+
+_CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
+_POD_SPEC: Mapping[str, Any] = MappingProxyType(
+    {
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "schedulerName": "default-scheduler",
+    }
+)
+_TOLERATIONS = tuple(
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for key in ("not-ready", "unreachable")
+)
+ADMITTED_POD_SPEC: Mapping[str, Any] = MappingProxyType(
+    {"priority": 0, "preemptionPolicy": "PreemptLowerPriority", "tolerations": [*_TOLERATIONS]}
+)
+"""The fields that admission adds to the spec of a Pod without them."""
+_EVENT: Mapping[str, Any] = MappingProxyType(
+    {
+        "metadata": {},
+        "involvedObject": {},
+        "source": {},
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+        "eventTime": None,
+        "reportingComponent": "",
+        "reportingInstance": "",
+    }
+)
+_NODE_INFO: Mapping[str, str] = MappingProxyType(
+    dict.fromkeys(
+        (
+            *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion"),
+            *("kubeletVersion", "kubeProxyVersion", "operatingSystem", "architecture"),
+        ),
+        "",
+    )
+)
+_AMOUNT = re.compile(r"[+-]?[0.]+([A-Za-z].*)?")
+
+
+def with_defaults(kind: Kind, obj: Object) -> Object:
+    """The object with the fields that the server adds; those that it has stay."""
+    if kind == PODS:
+        return {**obj, "spec": _pod_spec(obj.get("spec") or {})}
+    if kind == REPLICA_SETS:
+        return {**_replica_set(obj), "status": {"replicas": 0, **(obj.get("status") or {})}}
+    if kind in (CLAIMS, CLAIM_TEMPLATES):
+        return _claim(obj) if kind == CLAIMS else _template(obj)
+    if kind == EVENTS:
+        return {**_EVENT, **obj}
+    if kind == NODES:
+        return _node(obj)
+    if (kind.kind, kind.api_version) == ("Secret", "v1"):
+        return _secret(obj)
+    return obj
+
+
+def qos_class(spec: Object) -> str:
+    """The quality of service of a Pod, from the CPU and memory of its containers."""
+    requests, limits, is_guaranteed = set[str](), set[str](), True
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        resources = container.get("resources") or {}
+        own_requests, own_limits = (_computing(resources.get(key)) for key in ("requests", "limits"))
+        requests |= set(own_requests)
+        limits |= set(own_limits)
+        is_guaranteed &= len(own_limits) == 2 and {**own_limits, **own_requests} == own_limits
+    if not requests | limits:
+        return "BestEffort"
+    return "Guaranteed" if is_guaranteed else "Burstable"
+
+
+def _computing(amounts: Any) -> dict[str, str]:
+    """The amounts of CPU and memory that are not zero."""
+    found = {name: str(amount) for name, amount in (amounts or {}).items() if name in ("cpu", "memory")}
+    return {name: amount for name, amount in found.items() if not _AMOUNT.fullmatch(amount)}
+
+
+def _pod_spec(spec: Object) -> Object:
+    lists = {
+        key: [_with_requests(one) if key != "ephemeralContainers" else one for one in _containers(spec[key])]
+        for key in _CONTAINER_LISTS
+        if spec.get(key)
+    }
+    keys = {toleration.get("key") for toleration in spec.get("tolerations") or ()}
+    added = [one for one in _TOLERATIONS if not {one["key"], None} & keys]
+    admitted = {key: ADMITTED_POD_SPEC[key] for key in ("priority", "preemptionPolicy")}
+    priority = {} if "priorityClassName" in spec else admitted
+    tolerations = {"tolerations": [*(spec.get("tolerations") or ()), *added]}
+    defaults = {**_POD_SPEC, "securityContext": {}, "enableServiceLinks": True, **priority}
+    return {**defaults, **spec, **lists, **tolerations}
+
+
+def _containers(containers: Any) -> Iterator[Object]:
+    for one in containers:
+        tag = one.get("image", "").rpartition("/")[2].partition("@")[0].partition(":")[2]
+        policy = "Always" if tag in ("", "latest") and "@" not in one.get("image", "") else "IfNotPresent"
+        ports = {"ports": [{"protocol": "TCP", **port} for port in one["ports"]]} if one.get("ports") else {}
+        yield {
+            "resources": {},
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+            "imagePullPolicy": policy,
+            **one,
+            **ports,
+        }
+
+
+def _with_requests(container: Object) -> Object:
+    """A limit is the default of its request."""
+    resources = container.get("resources") or {}
+    if not resources.get("limits"):
+        return container
+    requests = {**resources["limits"], **(resources.get("requests") or {})}
+    return {**container, "resources": {**resources, "requests": requests}}
+
+
+def _replica_set(obj: Object) -> Object:
+    spec = obj.get("spec") or {}
+    template = spec.get("template") or {}
+    inner = template.get("spec") or {}
+    lists = {key: list(_containers(inner[key])) for key in _CONTAINER_LISTS if inner.get(key)}
+    inner = {**_POD_SPEC, "securityContext": {}, **inner, **lists}
+    return {**obj, "spec": {"replicas": 1, **spec, "template": {"metadata": {}, **template, "spec": inner}}}
+
+
+def _claim(obj: Object) -> Object:
+    """A claim, or the part of a template that becomes one."""
+    devices = (obj.get("spec") or {}).get("devices") or {}
+    requests = [_request(request) for request in devices.get("requests") or ()]
+    devices = {**devices, "requests": requests} if requests else devices
+    return {**obj, "spec": {**(obj.get("spec") or {}), "devices": devices}}
+
+
+def _template(obj: Object) -> Object:
+    spec = obj.get("spec") or {}
+    return {**obj, "spec": {"metadata": {}, **_claim(spec)}}
+
+
+def _request(request: Object) -> Object:
+    exactly = {"exactly": _counted(request["exactly"])} if request.get("exactly") else {}
+    alternatives = [_counted(one) for one in request.get("firstAvailable") or ()]
+    return {**request, **exactly, **({"firstAvailable": alternatives} if alternatives else {})}
+
+
+def _counted(request: Object) -> Object:
+    mode = request.get("allocationMode") or "ExactCount"
+    count = {"count": request.get("count") or 1} if mode == "ExactCount" else {}
+    return {**request, "allocationMode": mode, **count}
+
+
+def _node(obj: Object) -> Object:
+    status = obj.get("status") or {}
+    info = {**_NODE_INFO, **(status.get("nodeInfo") or {})}
+    status = {"daemonEndpoints": {"kubeletEndpoint": {"Port": 0}}, **status, "nodeInfo": info}
+    return {**obj, "spec": obj.get("spec") or {}, "status": status}
+
+
+def _secret(obj: Object) -> Object:
+    obj = {**obj, "type": obj.get("type") or "Opaque"}
+    if "stringData" not in obj:
+        return obj
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in obj["stringData"].items()}
+    kept = {key: value for key, value in obj.items() if key != "stringData"}
+    return {**kept, "data": {**(obj.get("data") or {}), **encoded}}
+
+
+# Changes of a Pod through its subresources `ephemeralcontainers` and `resize`. Pure functions.
+#
+# Source: k8s.io/kubernetes, `pkg/registry/core/pod/strategy.go` and `pkg/apis/core/validation`.
+
+
+def _with_ephemeral(old: Object, wanted: Object) -> Object:
+    """Only new containers can be added."""
+    before = {one["name"]: one for one in old["spec"].get("ephemeralContainers") or ()}
+    after = {one.get("name"): one for one in wanted["spec"].get("ephemeralContainers") or ()}
+    for name, container in before.items():
+        if name not in after:
+            raise _forbidden(old, f"existing ephemeral containers {name!r} may not be removed")
+        if after[name] != container:
+            raise _forbidden(old, f'existing ephemeral containers "{name}" may not be changed')
+    return {**old["spec"], "ephemeralContainers": [*after.values()]} if after else old["spec"]
+
+
+def _forbidden(pod: Object, why: str) -> ApiError:
+    return refusals.invalid(PODS, pod["metadata"]["name"], [refusals.forbidden("spec.ephemeralContainers", why)])
+
+
+def _with_sizes(old: Object, wanted: Object) -> Object:
+    """Only the resources of containers change, and not the quality of service."""
+    sizes = {one["name"]: one.get("resources") or {} for one in wanted["spec"]["containers"]}
+    containers = [{**one, "resources": sizes.get(one["name"], one["resources"])} for one in old["spec"]["containers"]]
+    spec = {**old["spec"], "containers": containers}
+    if (before := qos_class(old["spec"])) != qos_class(spec):
+        why = "Pod QOS Class may not change as a result of resizing"
+        error = refusals.invalid_value("spec", before, why)
+        raise refusals.invalid(PODS, old["metadata"]["name"], [error])
+    return spec
+
+
+PARTS: Mapping[str, Callable[[Object, Object], Object]] = MappingProxyType(
+    {"ephemeralcontainers": _with_ephemeral, "resize": _with_sizes}
+)
+"""The new spec by the name of the subresource, from the stored Pod and the wanted one."""
+
+
+def changed_part(part: str, old: Object, wanted: Object) -> Object:
+    """The Pod after a change of a subresource. Raises `ApiError` 422 for a change that is not possible."""
+    spec = PARTS[part](old, with_defaults(PODS, wanted))
+    if spec == old["spec"]:
+        return old
+    metadata = {**old["metadata"], "generation": old["metadata"].get("generation", 0) + 1}
+    return {**old, "metadata": metadata, "spec": spec}
+
+
+# Changes that an API server makes to an object before it stores it. Pure functions from the old and the new object.
+#
+# As in Kubernetes each kind has a strategy: the fields that a create sets, the fields that an update cannot change,
+# and whether the kind has a status.
 
 WITH_GENERATION = frozenset({PODS, DEVICE_CLASSES, SLICES, REPLICA_SETS})
 """Kinds of `api.KINDS` with `metadata.generation`, which counts changes of the spec. All other kinds have it, too."""

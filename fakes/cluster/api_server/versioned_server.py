@@ -4,24 +4,16 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 
-from drahealth.fakes.cluster.api import PODS, Kind, Object, WatchEvent
-from drahealth.fakes.cluster.api_server.delete_options import DeleteOptions
-from drahealth.fakes.cluster.api_server.deletion import Deletion
-from drahealth.fakes.cluster.api_server.field_types import typed
-from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
-from drahealth.fakes.cluster.api_server.list_options import ListOptions
-from drahealth.fakes.cluster.api_server.managed_fields import Writer
-from drahealth.fakes.cluster.api_server.pages import Page, Selector
+from drahealth.fakes.cluster.api import CRDS, PODS, Kind, Object, Snapshot, WatchEvent, is_of_kubernetes
+from drahealth.fakes.cluster.api_server.apply_patches import Writer
+from drahealth.fakes.cluster.api_server.bodies import MESSAGES, typed
+from drahealth.fakes.cluster.api_server.deletion import DeleteOptions, Deletion
+from drahealth.fakes.cluster.api_server.lists import ListOptions, Matches, Page, Selector, everything
 from drahealth.fakes.cluster.api_server.patches import Change
-from drahealth.fakes.cluster.api_server.printed_columns import Column, columns_of
-from drahealth.fakes.cluster.api_server.printer_paths import custom_columns
-from drahealth.fakes.cluster.api_server.protobuf_bodies import MESSAGES
-from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything
-from drahealth.fakes.cluster.api_server.served_kinds import ServedKind
+from drahealth.fakes.cluster.api_server.served_kinds import KindRegistry, ServedKind
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.strategies import check_shape
-from drahealth.fakes.cluster.list_watch import Snapshot
-from drahealth.fakes.cluster.other_kinds import CRDS, is_of_kubernetes
+from drahealth.fakes.cluster.api_server.tables import Column, columns_of, custom_columns
 
 
 class VersionedServer:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.cluster.api_server.gates import FIELD, STATUS_LISTS
+from drahealth.fakes.cluster.api_server.pod_statuses import FIELD, STATUS_LISTS
 from drahealth.proto.values import Health
 
 

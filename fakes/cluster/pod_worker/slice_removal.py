@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from drahealth.fakes.cluster.api import SLICES, Api, ApiError
-from drahealth.fakes.cluster.pod_worker.backoff import Retry
+from drahealth.fakes.waiting import Retry
 from drahealth.proto.clock import Clock
 from drahealth.proto.quoting import one_line
 

@@ -1,26 +1,141 @@
-"""The definition of a command to a fake: its name, its arguments and its reply, each written once.
-
-    @command("inject", undo=lambda done: Clear(done.fault, done.device))
-    class Inject(Command[None]):
-        '''Give devices a fault of the catalogue.'''
-
-        fault: str = argument("Fault of the driver's catalogue, such as xid/48.")
-        device: Devices = argument("A device such as gpu-0, a pattern such as gpu-*, or all.", Kind.DEVICES)
-
-From it follow the call on the control socket (`wire`) and the methods of drivers in this process and elsewhere
-(`surface`). So do the subcommand of `drahealth ctl`, the step of a timeline, its JSON Schema, and docs/commands.md.
-Only the effect on the fake is separate (`surface.handles`).
-
-Arguments are checked where a command is made: one that exists is well-formed. The standard library alone is needed
-here, so that `drahealth ctl` starts at once.
-"""
+"""The definition of a command to a fake: its name, its arguments and its reply, and the fakes that take it."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar, dataclass_transform, get_args
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    Self,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    overload,
+)
 
-from drahealth.fakes.control.commands.arguments import Argument, Joined, argument
+# The arguments of commands: how people write each kind of value, and what a program gets. Standard library alone.
+
+Devices = str | tuple[str, ...]
+"""Devices of one driver: a path (`gpu-0`, `gpu-0/mig-1`), a pattern (`gpu-*`), `all`, or several of these."""
+
+EACH = "catalogue"
+"""What a recovery time may be instead of a time: the time that the catalogue has for each fault."""
+
+
+class Kind(StrEnum):
+    """What a value is, and so how people write it."""
+
+    TEXT = "text"
+    DEVICES = "devices"
+    FLAG = "flag"
+    INTEGER = "integer"
+    DURATION = "duration"
+    """Seconds that pass on the driver's clock; a timeline that is played faster shortens them."""
+    RECOVERY_TIME = "recovery time"
+    """A duration, or `catalogue`, which is None."""
+    INTERVAL = "interval"
+    """Seconds between reports, a plain number; no timeline shortens them."""
+    OFFSET = "offset"
+    """Seconds before or after now, such as -5m."""
+    SHARE = "share"
+    """From 0 to 1, written as 20%."""
+    TEXTS = "texts"
+    DATA = "data"
+    """Something that only programs send, such as the devices of a report."""
+
+
+class Argument(NamedTuple):
+    """One argument of a command."""
+
+    help: str
+    kind: Kind = Kind.TEXT
+    option: str = ""
+    """The name of its option in `drahealth ctl`; empty: it has a position."""
+    metavar: str = ""
+    name: str = ""
+    """The name of its field."""
+    choices: tuple[str, ...] = ()
+    """The only values, if there are few."""
+    required: bool = True
+    default: Any = None
+
+
+class Joined(NamedTuple):
+    """How several arguments are written in one word, such as a taint."""
+
+    metavar: str
+    help: str
+    parse: Callable[[str], dict[str, Any]]
+    """The arguments by name. Raises ValueError."""
+
+
+def argument(
+    text: str,
+    kind: Kind = Kind.TEXT,
+    *,
+    option: str = "",
+    metavar: str = "",
+    choices: tuple[str, ...] = (),
+    **default: Any,
+) -> Any:
+    """A field of a command. `default` as keyword: what it is where nobody says."""
+    return field(metadata={"argument": Argument(text, kind, option, metavar, choices=choices)}, **default)
+
+
+def parse(argument: Argument, text: str) -> Any:
+    """The value that a person has written. Raises ValueError for none of its kind."""
+    return _PARSERS.get(argument.kind, str)(text)
+
+
+def _seconds(text: str) -> float:
+    from drahealth.fakes.durations import parse_signed  # most commands need none
+
+    return parse_signed(text)
+
+
+def _recovery_time(text: str) -> float | None:
+    return None if text == EACH else _seconds(text)
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise ValueError(f"must be between 0% and 100%, got {text!r}") from None
+
+
+_PARSERS: dict[Kind, Callable[[str], Any]] = {
+    Kind.INTEGER: int,
+    Kind.DURATION: _seconds,
+    Kind.RECOVERY_TIME: _recovery_time,
+    Kind.INTERVAL: float,
+    Kind.OFFSET: _seconds,
+    Kind.SHARE: _share,
+}
+
+
+# The definition of a command to a fake: its name, its arguments and its reply, each written once.
+#
+#     @command("inject", undo=lambda done: Clear(done.fault, done.device))
+#     class Inject(Command[None]):
+#         '''Give devices a fault of the catalogue.'''
+#
+#         fault: str = argument("Fault of the driver's catalogue, such as xid/48.")
+#         device: Devices = argument("A device such as gpu-0, a pattern such as gpu-*, or all.", Kind.DEVICES)
+#
+# From it follow the call on the control socket (`wire`) and the methods of drivers in this process and elsewhere
+# (`surface`). So do the subcommand of `drahealth ctl`, the step of a timeline, its JSON Schema, and docs/commands.md.
+# Only the effect on the fake is separate (`surface.handles`).
+#
+# Arguments are checked where a command is made: one that exists is well-formed. The standard library alone is needed
+# here, so that `drahealth ctl` starts at once.
 
 Subject = Literal["driver", "device-plugin"]
 Reply = TypeVar("Reply")
@@ -144,3 +259,91 @@ def _argument(name: str, field: "dataclasses.Field[Any]") -> Argument:
     known: Argument = field.metadata["argument"]
     required = field.default is dataclasses.MISSING
     return known._replace(name=name, required=required, default=field.default)
+
+
+# Who takes commands: `do` takes any of them, and each command is a method with the same arguments.
+
+P = ParamSpec("P")
+Given = TypeVar("Given", bound=Command[Any])
+Done = TypeVar("Done")
+
+
+class Control(ABC):
+    """The control surface of a fake, wherever that is."""
+
+    @abstractmethod
+    async def do(self, command: Command[Reply]) -> Reply:
+        """Does it. Raises ValueError for a command that makes no sense; nothing changes then."""
+
+
+class SyncControl(Control):
+    """A control surface whose methods return when the command is done: they are no coroutine functions."""
+
+    @abstractmethod
+    def wait_for(self, done: Coroutine[Any, Any, Reply]) -> Reply:
+        """Runs the coroutine in the event loop of the fake, and waits for its result."""
+
+
+class Method(Generic[P, Reply]):
+    """A method that makes a command of its arguments, and does it: `control.inject("xid/48", "gpu-0")`."""
+
+    def __init__(self, command: Callable[P, Command[Reply]]) -> None:
+        self.command = command
+        self.__doc__ = command.__doc__
+
+    @overload
+    def __get__(self, control: None, owner: type) -> "Method[P, Reply]": ...
+    @overload
+    def __get__(self, control: SyncControl, owner: type) -> Callable[P, Reply]: ...
+    @overload
+    def __get__(self, control: Control, owner: type) -> Callable[P, Coroutine[Any, Any, Reply]]: ...
+    def __get__(self, control: Control | None, owner: type) -> Any:
+        if control is None:
+            return self
+
+        @functools.wraps(self.command, updated=())
+        async def method(*args: P.args, **named: P.kwargs) -> Reply:
+            return await control.do(self.command(*args, **named))
+
+        if not isinstance(control, SyncControl):
+            return method
+
+        @functools.wraps(self.command, updated=())
+        def sync_method(*args: P.args, **named: P.kwargs) -> Reply:
+            __tracebackhide__ = True  # pytest then shows the line of the test
+            return control.wait_for(method(*args, **named))
+
+        return sync_method
+
+
+def handles(*commands: type[Given]) -> Callable[[Callable[[Any, Given], Done]], Callable[[Any, Given], Done]]:
+    """Marks the method of a `Handlers` that does these commands."""
+
+    def mark(method: Callable[[Any, Given], Done]) -> Callable[[Any, Given], Done]:
+        method.__dict__["commands"] = commands
+        return method
+
+    return mark
+
+
+class Handlers(Control):
+    """A fake in this process, which has a method for each of its commands (`handles`)."""
+
+    _handlers: ClassVar[dict[type[Command[Any]], str]] = {}
+    """The methods by name, so that a subclass can replace one."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        found = {kind: name for name, method in vars(cls).items() for kind in getattr(method, "commands", ())}
+        cls._handlers = {**cls._handlers, **found}
+
+    @classmethod
+    def handled(cls) -> set[type[Command[Any]]]:
+        """The commands that it knows."""
+        return set(cls._handlers)
+
+    async def do(self, command: Command[Reply]) -> Reply:
+        if type(command) not in self._handlers:
+            raise ValueError(f"{type(self).__name__} has no command {command.definition.name!r}")
+        reply: Reply = await getattr(self, self._handlers[type(command)])(command)
+        return reply

@@ -4,9 +4,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drahealth.fakes.control.commands.arguments import Devices, Joined, Kind, argument
-from drahealth.fakes.control.commands.definition import DRIVER, Command, command
-from drahealth.fakes.control.commands.surface import Control, Method
+from drahealth.fakes.control.commands.definition import (
+    DRIVER,
+    Command,
+    Control,
+    Devices,
+    Joined,
+    Kind,
+    Method,
+    argument,
+    command,
+)
 from drahealth.fakes.control.taint import TAINT_EFFECTS, Taint
 
 _SHORTEST = 0.01

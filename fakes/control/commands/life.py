@@ -3,9 +3,16 @@
 import math
 from collections.abc import Sequence
 
-from drahealth.fakes.control.commands.arguments import Kind, argument
-from drahealth.fakes.control.commands.definition import DEVICE_PLUGIN, DRIVER, Command, command
-from drahealth.fakes.control.commands.surface import Control, Method
+from drahealth.fakes.control.commands.definition import (
+    DEVICE_PLUGIN,
+    DRIVER,
+    Command,
+    Control,
+    Kind,
+    Method,
+    argument,
+    command,
+)
 
 _OFFER = (
     "Health API to serve after the command, such as v1, v1alpha1 or v1alpha1.NodeHealth. The option can be repeated. "

@@ -8,10 +8,7 @@ from drahealth.fakes.control.commands.definition import Definition, Subject, kno
 from drahealth.fakes.hints import near
 
 _PACKAGE = "drahealth.fakes.control.commands"
-_MODULES = [
-    f"{_PACKAGE}.{name}"
-    for name in ("devices", "reports", "plugin_devices", "life", "streams", "claims", "registration", "questions")
-]
+_MODULES = [f"{_PACKAGE}.{name}" for name in ("devices", "life", "streams", "reports")]
 """The modules that define commands, in the order of lists. They are imported when they are needed."""
 _WITH_SUBCOMMANDS = [f"{_PACKAGE}.{name}" for name in ("devices", "life", "streams")]
 """Those that define subcommands of `ctl`. The others import more, and `ctl` starts without them."""

@@ -1,12 +1,23 @@
-"""The commands about what a driver reports, whatever the state of its devices."""
+"""The commands without a subcommand of `drahealth ctl`: reports, device lists, failing calls, and questions."""
 
 from collections.abc import Sequence
 
-from drahealth.fakes.control.commands.arguments import Devices, Kind, argument
-from drahealth.fakes.control.commands.definition import DRIVER, Command, command
-from drahealth.fakes.control.commands.devices import DEVICE
-from drahealth.fakes.control.commands.surface import Control, Method
+from drahealth.fakes.control.commands.definition import (
+    DEVICE_PLUGIN,
+    DRIVER,
+    Command,
+    Control,
+    Devices,
+    Kind,
+    Method,
+    argument,
+    command,
+)
+from drahealth.fakes.control.commands.devices import DEVICE, DeviceControl
+from drahealth.fakes.control.replies import DriverState, ListedDevice, PluginState
 from drahealth.proto.values import DeviceHealth, Health
+
+# The commands about what a driver reports, whatever the state of its devices.
 
 
 @command("set_health", DRIVER, ctl="", step="")
@@ -48,3 +59,165 @@ class DriverReports(Control):
     set_health = Method(SetHealth)
     play = Method(Play)
     report = Method(Report)
+
+
+# The commands about the devices of a device plugin: the health word that it lists, and whether it lists them.
+
+
+@command("set_health", DEVICE_PLUGIN, ctl="", step="")
+class SetListedHealth(Command[None]):
+    """Set the health of devices in the list of the device plugin (ListAndWatch). The health can be any word.
+
+    Kubelets treat every word except `Healthy` as Unhealthy.
+    """
+
+    device: Devices = argument(DEVICE, Kind.DEVICES)
+    health: str = argument("Healthy, or any other word.")
+
+
+@command("remove", DEVICE_PLUGIN, ctl="", step="")
+class Remove(Command[None]):
+    """Remove devices from the list. The command fails for a device that is not listed."""
+
+    device: Devices = argument(DEVICE, Kind.DEVICES)
+
+
+@command("restore", DEVICE_PLUGIN, ctl="", step="")
+class Restore(Command[None]):
+    """Add devices to the list again, with their current health. The command fails for a listed device."""
+
+    device: Devices = argument(DEVICE, Kind.DEVICES)
+
+
+@command("end_lists", DEVICE_PLUGIN, ctl="", step="")
+class EndLists(Command[None]):
+    """End every open ListAndWatch stream without an error. The device plugin keeps running."""
+
+
+@command("hold_lists", DEVICE_PLUGIN, ctl="", step="")
+class HoldLists(Command[None]):
+    """Send no lists until `release_lists`, not even the first list of a new stream."""
+
+
+@command("release_lists", DEVICE_PLUGIN, ctl="", step="")
+class ReleaseLists(Command[None]):
+    """Send the current list, and a list after each further change."""
+
+
+class ListedDevices(DeviceControl):
+    """The methods of device plugins."""
+
+    set_health = Method(SetListedHealth)
+    remove = Method(Remove)
+    restore = Method(Restore)
+    end_lists = Method(EndLists)
+    hold_lists = Method(HoldLists)
+    release_lists = Method(ReleaseLists)
+
+
+# The command about the claims of a driver: calls that fail.
+
+CLAIM_CALLS = ("prepare", "unprepare")
+
+
+@command("fail_claims", DRIVER, ctl="", step="")
+class FailClaims(Command[None]):
+    """Let NodePrepareResources or NodeUnprepareResources fail: answer each claim with an error, or omit the claims.
+
+    If `error` is empty and `omit` is not set, the calls succeed again.
+    """
+
+    call: str = argument("prepare or unprepare.", choices=CLAIM_CALLS)
+    error: str = argument("Error for each claim; empty: no error.", default="")
+    omit: bool = argument("Leave the claims out of the answer.", Kind.FLAG, default=False)
+
+    def __post_init__(self) -> None:
+        if self.call not in CLAIM_CALLS:
+            raise ValueError(f"call must be prepare or unprepare, got {self.call!r}")
+        if self.error and self.omit:
+            raise ValueError("set error or omit, not both: an omitted claim has no error")
+
+
+class DriverClaims(Control):
+    """The methods of drivers."""
+
+    fail_claims = Method(FailClaims)
+
+
+# The commands about the registration of a driver: calls that fail, and an endpoint that is not served.
+
+REGISTRATION_CALLS = ("GetInfo", "NotifyRegistrationStatus")
+
+
+@command("fail_registration", DRIVER, ctl="", step="")
+class FailRegistration(Command[None]):
+    """Answer each GetInfo or each NotifyRegistrationStatus with an error, until you repeat the command with an empty
+    error.
+    """
+
+    call: str = argument("GetInfo or NotifyRegistrationStatus.", choices=REGISTRATION_CALLS)
+    error: str = argument("The error; empty: no error.", default="")
+
+    def __post_init__(self) -> None:
+        if self.call not in REGISTRATION_CALLS:
+            raise ValueError(f"call must be GetInfo or NotifyRegistrationStatus, got {self.call!r}")
+
+
+@command("close_endpoint", DRIVER, ctl="", step="")
+class CloseEndpoint(Command[None]):
+    """Stop serving the plugin's socket, and remove it, until `open_endpoint`. The registration socket stays.
+
+    If the driver stops and starts before `open_endpoint`, it registers without serving the plugin's socket. A driver
+    that does not serve this socket cannot be upgraded. The command fails for a driver that serves all its services on
+    the registration socket (`DriverOptions.one_socket`).
+    """
+
+
+@command("open_endpoint", DRIVER, ctl="", step="")
+class OpenEndpoint(Command[None]):
+    """Serve the plugin's socket again after `close_endpoint`."""
+
+
+class DriverRegistration(Control):
+    """The methods of drivers."""
+
+    fail_registration = Method(FailRegistration)
+    close_endpoint = Method(CloseEndpoint)
+    open_endpoint = Method(OpenEndpoint)
+
+
+# The commands that only ask.
+
+
+@command("devices", DRIVER, changes=False, ctl="", step="")
+class GetDevices(Command[tuple[DeviceHealth, ...]]):
+    """Return each device with the health that the driver would report now."""
+
+
+@command("state", DRIVER, changes=False, ctl="", step="")
+class GetState(Command[DriverState]):
+    """Return the state of the driver."""
+
+
+@command("devices", DEVICE_PLUGIN, changes=False, ctl="", step="")
+class GetListedDevices(Command[tuple[ListedDevice, ...]]):
+    """Return each device as the device plugin lists it now."""
+
+
+@command("state", DEVICE_PLUGIN, changes=False, ctl="", step="")
+class GetPluginState(Command[PluginState]):
+    """Return the state of the device plugin."""
+
+
+class DriverQuestions(Control):
+    """The methods of drivers."""
+
+    devices = Method(GetDevices)
+    state = Method(GetState)
+
+
+class DevicePluginQuestions(Control):
+    """The methods of device plugins."""
+
+    devices = Method(GetListedDevices)
+    state = Method(GetPluginState)

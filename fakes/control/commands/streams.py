@@ -2,9 +2,7 @@
 
 import math
 
-from drahealth.fakes.control.commands.arguments import Kind, argument
-from drahealth.fakes.control.commands.definition import DRIVER, Command, command
-from drahealth.fakes.control.commands.surface import Control, Method
+from drahealth.fakes.control.commands.definition import DRIVER, Command, Control, Kind, Method, argument, command
 from drahealth.fakes.hints import near
 
 CODES = (

@@ -1,15 +1,284 @@
 """The container engine, Docker or Podman, by the command line that both share."""
 
+import asyncio
 import contextlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Callable, Sequence
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.engine import processes
-from drahealth.suites.targets.engine.refusals import explain
+
+# Runs a program of the command line from the event loop: the CLI of the engine, or `kind`.
+#
+# The program never reads the terminal. Its process group is killed when the call is cancelled or times out; its guard
+# kills the group when this process ends. The listener gets a line every few seconds.
+
+Lines = Callable[[str], None]
+"""Gets every line of output, and at least every `QUIET` seconds a line while the program runs."""
+
+QUIET = 5.0
+"""Seconds without a line after which the last one is repeated."""
+_LINGER = 2.0
+"""Seconds to read after the program's end, if a process that it left has its output open."""
+_GUARD = Path(__file__).with_name("guard.py")
+_TERMINAL_MARK = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The exit code and the output of a program."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+async def run(
+    argv: Sequence[str],
+    *,
+    stdin: bytes | None = None,
+    limit: float,
+    on_line: Lines | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Finished:
+    """Runs the program to its end. Raises TimeoutError after `limit` seconds, when it has killed the program.
+
+    `environment` is added to that of this process. The exit code is 127 if the program cannot be run.
+    """
+    listener = _Listener(" ".join(argv[:2]), on_line)
+    program = _Program(listener)
+    async with asyncio.timeout(limit):
+        try:
+            await program.start(argv, {**os.environ, **(environment or {})}, stdin)
+            beat = asyncio.create_task(listener.beat())
+            try:
+                await asyncio.wait([program.ended, beat], return_when=asyncio.FIRST_COMPLETED)
+                if beat.done():
+                    beat.result()  # the listener's error
+                await asyncio.wait([program.silent], timeout=_LINGER)
+            finally:
+                beat.cancel()
+        finally:
+            await program.end()
+    return program.finished()
+
+
+def clean(line: str) -> str:
+    """A line without colours, cursor movements and other control sequences."""
+    return _TERMINAL_MARK.sub("", line.expandtabs()).strip()
+
+
+class _Listener:
+    """Passes lines on to a listener, and repeats the last one while there is none."""
+
+    def __init__(self, first: str, on_line: Lines | None) -> None:
+        self._last = first
+        self._on_line = on_line
+        self._since = self._spoke = asyncio.get_running_loop().time()
+
+    def line(self, text: str) -> None:
+        if self._on_line is not None and (text := clean(text)):
+            self._last = text
+            self._since = self._spoke = asyncio.get_running_loop().time()
+            self._on_line(text)
+
+    async def beat(self) -> None:
+        while True:
+            await asyncio.sleep(QUIET / 5)
+            now = asyncio.get_running_loop().time()
+            if self._on_line is not None and now - self._spoke >= QUIET:
+                self._spoke = now
+                self._on_line(f"{self._last} ({now - self._since:.0f} s)")
+
+
+class _Program(asyncio.SubprocessProtocol):
+    """One guarded program. `ended` is done when it has exited, `silent` when its output is closed as well."""
+
+    def __init__(self, listener: _Listener) -> None:
+        loop = asyncio.get_running_loop()
+        self.ended, self.silent = loop.create_future(), loop.create_future()
+        self._listener = listener
+        self._output = {1: bytearray(), 2: bytearray()}
+        self._pending = {1: b"", 2: b""}
+        self._failure: BaseException | None = None
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._held = -1
+
+    async def start(self, argv: Sequence[str], environment: Mapping[str, str], stdin: bytes | None) -> None:
+        watched, self._held = os.pipe()
+        spawned = asyncio.ensure_future(
+            asyncio.get_running_loop().subprocess_exec(
+                lambda: self,
+                *(sys.executable, "-I", "-S", str(_GUARD), str(watched), *argv),
+                stdin=DEVNULL if stdin is None else PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                env=environment,
+                start_new_session=True,
+                pass_fds=[watched],
+            )
+        )
+        try:
+            # On cancellation inside, asyncio would only kill the guard, and its child would continue.
+            await asyncio.shield(spawned)
+        finally:
+            try:
+                self._transport, _ = await spawned
+            finally:
+                os.close(watched)
+        if stdin is not None:
+            self._feed(stdin)
+
+    async def end(self) -> None:
+        """Kills the rest of the group, and waits until it is gone."""
+        os.close(self._held)  # the guard then kills the group
+        if self._transport is not None:
+            if self._transport.get_returncode() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._transport.get_pid(), signal.SIGKILL)
+            try:
+                await asyncio.shield(self.ended)
+            finally:
+                self._transport.close()
+
+    def finished(self) -> Finished:
+        """The result of the program. Raises the error of the listener."""
+        assert self._transport is not None
+        if self._failure is not None:
+            raise self._failure
+        out, err = (bytes(self._output[pipe]).decode(errors="replace") for pipe in (1, 2))
+        return Finished(self._transport.get_returncode() or 0, out, err)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._output[fd] += data
+        *lines, self._pending[fd] = (self._pending[fd] + data).replace(b"\r", b"\n").split(b"\n")
+        for line in lines:
+            self._pass_on(line)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd in self._pending:
+            self._pass_on(self._pending.pop(fd))
+        if not self._pending and not self.silent.done():
+            self.silent.set_result(None)
+
+    def process_exited(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def _pass_on(self, line: bytes) -> None:
+        try:
+            self._listener.line(line.decode(errors="replace"))
+        except Exception as error:
+            self._failure = self._failure or error
+
+    def _feed(self, stdin: bytes) -> None:
+        assert self._transport is not None
+        pipe = self._transport.get_pipe_transport(0)
+        assert isinstance(pipe, asyncio.WriteTransport)
+        pipe.write(stdin)  # if the program does not read it, its output says why
+        pipe.close()
+
+
+# Known errors of the engine's CLI: the reason, and what to do. Programs that use the engine add their own.
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A known error: a pattern of its text, the reason as a clause, and what to do."""
+
+    looks_like: re.Pattern[str]
+    because: str
+    hint: str
+
+
+def refusal(looks_like: str, because: str, hint: str) -> Refusal:
+    """A known error; `looks_like` is a regular expression, for any case."""
+    return Refusal(re.compile(looks_like, re.IGNORECASE), because, hint)
+
+
+NO_SPACE = refusal(
+    r"no space left on device|disk quota exceeded",
+    "no disk space is left for the container engine",
+    "free some disk space where the engine keeps its data, for instance with `docker system prune` or `podman system "
+    "prune`",
+)
+KNOWN = (
+    NO_SPACE,
+    refusal(
+        r"permission denied .*(connect|socket)|(connect|dial).*permission denied|"
+        r"cannot connect to podman.*permission denied",
+        "you have no permission for the socket of the container engine",
+        "join its group (`sudo usermod -aG docker $USER`, then log in again), or use rootless Podman",
+    ),
+    refusal(
+        r"cannot connect to the docker daemon|is the docker daemon running|cannot connect to podman|"
+        r"unable to connect to podman|error during connect",
+        "the container engine is not running",
+        "start it (`sudo systemctl start docker`, Docker Desktop, or `podman machine start`), and check DOCKER_HOST",
+    ),
+    refusal(
+        r"toomanyrequests|rate limit",
+        "the registry limits pulls for now",
+        "log in to it (`docker login`), or pull the image later",
+    ),
+    refusal(
+        r"manifest( for \S+)? (not found|unknown)|repository does not exist|pull access denied|no such image|"
+        r"image not known|failed to find image|requested access to the resource is denied|name unknown|"
+        r"unable to find image|image: \S+ not present locally|error pulling image|"
+        r"unable to copy from source docker://|failed to resolve reference|registry.*network is unreachable|"
+        r"get \"?https?://\S+/v2/.*(dial|lookup|timeout|exceeded)|pinging container registry",
+        "the engine does not have the image and cannot pull it",
+        "check its name and its registry, or pull it first",
+    ),
+)
+_TELLING = re.compile(
+    r"^(ERROR|Error|error)\b|\[ERROR |^\s*\[?fatal|Error response|unknown field|unrecognized|not (permitted|allowed)|"
+    r"^line \d+: |timed out|connection refused|no space left|cannot |failed",
+    re.IGNORECASE,
+)
+_USELESS = re.compile(r"^(stack trace|usage:|see '.+ --help'|run '.+ --help'|command output:?$)", re.IGNORECASE)
+_PREFIX = re.compile(r"^((ERROR|error|Error|Command Output|failed to create cluster|docker|podman): ?)+")
+_NOTED = 12
+"""Lines of output that are added to an error."""
+_LONGEST = 300
+"""Characters of a line that are shown."""
+
+
+def explain(doing: str, output: str, known: Sequence[Refusal] = KNOWN) -> HarnessError:
+    """The error for a failed command: `doing` completes "could not ...", `output` is its standard error.
+
+    The first of the `known` errors that matches gives the reason.
+
+    Its notes are the last important lines.
+    """
+    lines = [line for line in map(clean, output.splitlines()) if line and not _USELESS.search(line)]
+    message = telling_line(lines)
+    found = next((refusal for refusal in known if refusal.looks_like.search(output)), None)
+    if found is None:
+        failure = HarnessError(f"Could not {doing}: {message}", "see the message, and check that the engine works")
+    else:
+        failure = HarnessError(f"Could not {doing} because {found.because}: {message}", found.hint)
+    telling = [line for line in lines if _TELLING.search(line)]
+    for line in telling[-_NOTED:] if len(telling) > 1 else []:
+        failure.add_note(line[:_LONGEST])
+    return failure
+
+
+def telling_line(lines: list[str]) -> str:
+    """The most important line: the last one that looks like an error, else the last one."""
+    errors = [line for line in lines if _TELLING.search(line)]
+    return _PREFIX.sub("", (errors or lines or ["it printed nothing"])[-1])[:_LONGEST]
+
+
+# The container engine, Docker or Podman, by the command line that both share.
 
 PROVIDER = "KIND_EXPERIMENTAL_PROVIDER"
 """The variable with the engine that `kind` uses."""
@@ -77,16 +346,16 @@ class Engine:
         stdin: bytes | None = None,
         limit: float = 60,
         on_line: Callable[[str], None] | None = None,
-    ) -> processes.Finished:
+    ) -> Finished:
         try:
-            return await processes.run([self.name, *args], stdin=stdin, limit=limit, on_line=on_line)
+            return await run([self.name, *args], stdin=stdin, limit=limit, on_line=on_line)
         except TimeoutError:
             raise HarnessError(
                 f"`{self.name} {_short(args)}` did not end within {limit:g} s",
                 "check that the engine answers and that the machine is not too busy",
             ) from None
 
-    def _output(self, args: Sequence[str], done: processes.Finished) -> str:
+    def _output(self, args: Sequence[str], done: Finished) -> str:
         if done.code:
             raise explain(f"run `{self.name} {_short(args)}`", done.stderr or done.stdout)
         return done.stdout

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.checks import Check
-from drahealth.suites.targets.definition import Configuration, TargetDefinition
+from drahealth.suites.targets.definition import Check, Configuration, TargetDefinition
 from drahealth.suites.targets.kind.options import IMAGE, OPTIONS
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.progress import Progress
@@ -12,13 +11,13 @@ from drahealth.suites.targets.shared_options import HEALTH_API, KUBERNETES
 
 
 def _configure(values: Values) -> Configuration:
-    from drahealth.suites.targets.kind.configuration import KindConfiguration
+    from drahealth.suites.targets.kind.target import KindConfiguration
 
     return KindConfiguration.of(values)
 
 
 def _examine(values: Values, progress: Progress) -> Iterator[Check]:
-    from drahealth.suites.targets.kind.cluster.doctor import examine
+    from drahealth.suites.targets.kind.doctor import examine
 
     return examine(values.text_of(KUBERNETES), values.get(IMAGE))
 
@@ -26,7 +25,7 @@ def _examine(values: Values, progress: Progress) -> Iterator[Check]:
 def _clean(kept: bool, progress: Progress) -> tuple[list[str], list[str]]:
     import asyncio
 
-    from drahealth.suites.targets.kind.cluster.ownership import clean
+    from drahealth.suites.targets.kind.ownership import clean
 
     return asyncio.run(clean(kept, progress))
 

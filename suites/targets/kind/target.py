@@ -1,31 +1,42 @@
-"""The kind target: a cluster in containers with a real container runtime; the fake driver runs in a pod of the node."""
+"""The kind target: a cluster in containers with a real container runtime, from checked options."""
 
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from drahealth.fakes.cluster.api import PODS, ApiError, Object
-from drahealth.fakes.cluster.clients.exec_stream import execute
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
-from drahealth.fakes.cluster.list_watch import ControlPlaneApi
-from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
-from drahealth.fakes.control.driver import DriverControl, DriverOptions
+from drahealth.fakes.cluster.api import PODS, ApiError, ControlPlaneApi, Object
+from drahealth.fakes.cluster.exec_stream import execute
+from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
 from drahealth.fakes.control.remote import RemoteHost
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Observe, Record
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.capabilities import Capability
+from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.drivers import RemoteDrivers
 from drahealth.suites.targets.engine.engine import Engine
 from drahealth.suites.targets.gates import feature_gates, kubelet_gates
-from drahealth.suites.targets.kind.cluster.cluster_lock import ClusterLock
-from drahealth.suites.targets.kind.cluster.node_control import KindNodes
-from drahealth.suites.targets.kind.cluster.prepared_cluster import ClusterProvider, PreparedCluster
-from drahealth.suites.targets.pods.deployment import NAMESPACE, why_gone
-from drahealth.suites.targets.pods.drivers import host_in
-from drahealth.suites.targets.pods.manifests import SERVICE_ACCOUNTS
+from drahealth.suites.targets.kind import program
+from drahealth.suites.targets.kind.cluster import (
+    ClusterLock,
+    ClusterMaker,
+    ClusterProvider,
+    JoinedCluster,
+    PreparedCluster,
+)
+from drahealth.suites.targets.kind.node_control import KindNodes
+from drahealth.suites.targets.kind.options import KindOptions
+from drahealth.suites.targets.option import Values
+from drahealth.suites.targets.pods.deployment import NAMESPACE, SERVICE_ACCOUNTS, host_in, why_gone
+from drahealth.suites.targets.shared_options import KUBERNETES
 from drahealth.suites.targets.target import Opened, Window
+from drahealth.suites.targets.versions import missing_in, profile_of
+
+# The kind target: a cluster in containers with a real container runtime; the fake driver runs in a pod of the node.
 
 _KUBELET = Path("/var/lib/kubelet")
 _CDI = "/var/run/cdi"
@@ -171,3 +182,64 @@ class KindTarget:
     def _started(self) -> PreparedCluster:
         assert self._cluster, "the target is not started"
         return self._cluster
+
+
+# A run on a kind cluster: its options, checked.
+
+
+@dataclass(frozen=True, slots=True)
+class KindConfiguration:
+    """Implements `definition.Configuration`."""
+
+    profile: Profile
+    kubernetes: str = program.DEFAULT
+    options: KindOptions = field(default_factory=KindOptions)
+
+    @classmethod
+    def of(cls, values: Values) -> "KindConfiguration":
+        """From the options of a run. Raises ConfigurationError."""
+        version = program.with_image(values.text_of(KUBERNETES) or program.DEFAULT)
+        return cls(profile_of(version), version, KindOptions.of(values))
+
+    @property
+    def missing(self) -> Mapping[Capability, str]:
+        return missing_in(self.kubernetes)
+
+    @property
+    def title(self) -> str:
+        cluster = f"the kind cluster {self.options.reuse}" if self.options.reuse else "a kind cluster"
+        release = self.kubernetes if self.options.exact else self.kubernetes.rpartition(".")[0]
+        return f"{cluster}, Kubernetes {release}"
+
+    @property
+    def flags(self) -> Mapping[str, str]:
+        minor = self.kubernetes.rpartition(".")[0]
+        named = self.kubernetes if self.options.exact else minor if self.kubernetes != program.DEFAULT else ""
+        release = {"kubernetes": named} if named else {}
+        return {**release, **self.options.flags}
+
+    def make(self, launch: Launch) -> KindTarget:
+        if launch.shared:
+            return KindTarget(JoinedCluster(launch.shared), self.profile, worker=launch.shared.worker)
+        return KindTarget(self._maker(launch), self.profile)
+
+    def share(self, launch: Launch) -> "SharedCluster":
+        """The cluster: workers of a distributed run use one."""
+        return SharedCluster(self._maker(launch))
+
+    def _maker(self, launch: Launch) -> ClusterMaker:
+        gates = feature_gates(self.profile)
+        return ClusterMaker(self.options, self.kubernetes, gates, launch.progress, launch.failed)
+
+
+class SharedCluster:
+    """Implements `definition.SharedEnvironment`."""
+
+    def __init__(self, maker: ClusterMaker) -> None:
+        self._maker = maker
+
+    async def up(self) -> Mapping[str, Any]:
+        return asdict(await self._maker.up())
+
+    async def down(self) -> None:
+        await self._maker.down()

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.checks import Check
-from drahealth.suites.targets.definition import Configuration, TargetDefinition
+from drahealth.suites.targets.definition import Check, Configuration, TargetDefinition
 from drahealth.suites.targets.kubelet.options import KUBELET, START
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.progress import Progress
@@ -12,7 +11,7 @@ from drahealth.suites.targets.shared_options import DRIVER, HEALTH_API, KUBERNET
 
 
 def _configure(values: Values) -> Configuration:
-    from drahealth.suites.targets.kubelet.configuration import KubeletConfiguration
+    from drahealth.suites.targets.kubelet.target import KubeletConfiguration
 
     return KubeletConfiguration.of(values)
 

@@ -1,32 +1,39 @@
-"""The kubelet target: a real kubelet and a real control plane on this machine, with a fake container runtime.
-
-It needs neither root nor a container engine. Time is real: a wait for the next sync of a pod takes that long.
-"""
+"""The kubelet target: a real kubelet and a real control plane on this machine, from checked options."""
 
 import asyncio
 import json
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
-from drahealth.fakes.cluster.containers.cri import CriServer
-from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
-from drahealth.fakes.cluster.list_watch import ControlPlaneApi
-from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
-from drahealth.fakes.control.driver import DriverControl, DriverOptions
+from drahealth.fakes.cluster.api import ControlPlaneApi, Object
+from drahealth.fakes.cluster.cri import CriServer
+from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.cluster.runtime import ContainerRuntime
+from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
 from drahealth.manager.profile import Profile
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Observe, Record
+from drahealth.suites.targets.capabilities import Capability
+from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
 from drahealth.suites.targets.gates import feature_gates, kubelet_gates
-from drahealth.suites.targets.kubelet.binaries.releases import Binaries
+from drahealth.suites.targets.kubelet.binaries.ensure import check_release, ensure
+from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, Binaries
 from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
-from drahealth.suites.targets.kubelet.node.component_gates import ComponentGates
+from drahealth.suites.targets.kubelet.node.control_plane import ComponentGates
+from drahealth.suites.targets.kubelet.options import KUBELET
+from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.run_directory import RunDirectory
+from drahealth.suites.targets.shared_options import DRIVER, KUBERNETES, place_of
 from drahealth.suites.targets.target import Opened, Window
+from drahealth.suites.targets.versions import missing_in, profile_of
+
+# The kubelet target: a real kubelet and a real control plane on this machine, with a fake container runtime.
+#
+# It needs neither root nor a container engine. Time is real: a wait for the next sync of a pod takes that long.
 
 SYNC_FREQUENCY = 6.0
 """Seconds; the kubelet syncs a pod after 1 to 1.5 times as long. It is longer than the window `push`: a sync that is
@@ -203,3 +210,52 @@ class KubeletTarget:
     def _started(self) -> LocalCluster:
         assert self._cluster, "the target is not started"
         return self._cluster
+
+
+# A run on a real kubelet: its options, checked.
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletConfiguration:
+    """Implements `definition.Configuration`."""
+
+    profile: Profile
+    kubernetes: str = DEFAULT_VERSION
+    driver: str = "inline"
+    kubelet: Path | None = None
+    """A kubelet that the user built; None: that of the release."""
+
+    @classmethod
+    def of(cls, values: Values) -> "KubeletConfiguration":
+        """From the options of a run. Raises ConfigurationError for a release that has no profile, and for a kubelet of
+        another release."""
+        version = values.get(KUBERNETES) or DEFAULT_VERSION
+        profile, kubelet = profile_of(version), values.get(KUBELET)
+        if kubelet is not None:
+            check_release(kubelet, version)
+        return cls(profile, version, values.get(DRIVER) or "inline", kubelet)
+
+    @property
+    def missing(self) -> Mapping[Capability, str]:
+        return missing_in(self.kubernetes)
+
+    @property
+    def title(self) -> str:
+        own = f", the kubelet {self.kubelet}" if self.kubelet else ""
+        return f"a real kubelet, Kubernetes {self.kubernetes}{own}{place_of(self.driver)}"
+
+    @property
+    def flags(self) -> Mapping[str, str]:
+        own = {"kubelet": str(self.kubelet)} if self.kubelet else {}
+        place = {} if self.driver == "inline" else {"driver": self.driver}
+        return {"kubernetes": self.kubernetes, **own, **place}
+
+    def make(self, launch: Launch) -> KubeletTarget:
+        # Before any loop runs: a build takes minutes, and Ctrl-C ends it at once.
+        released = ensure(self.kubernetes, launch.progress)
+        binaries = replace(released, kubelet=self.kubelet) if self.kubelet else released
+        sync_frequency = launch.resync or SYNC_FREQUENCY
+        return KubeletTarget(binaries, self.profile, processes=self.driver == "process", sync_frequency=sync_frequency)
+
+    def share(self, launch: Launch) -> None:
+        """Nothing: each worker has a kubelet of its own."""

@@ -1,18 +1,261 @@
-"""Deploys the fake driver to every node of a cluster, waits for its pods, and removes it again."""
+"""The fake driver on every node of a cluster: its objects, its deployment, and the connection to it."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from importlib import metadata
+from typing import Any
 
 from drahealth.fakes.cluster.api import EVENTS, NAMESPACES, PODS, Api, ApiError, Kind, Object
+from drahealth.fakes.cluster.exec_stream import ExecStream
+from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.control.remote import Connect, RemoteHost
+from drahealth.fakes.control.wire import LINE_LIMIT, Writer
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.pods import readiness
-from drahealth.suites.targets.pods.manifests import DAEMON_SETS, NAME, NAMESPACE, SELECTOR, manifests
-from drahealth.suites.targets.polling import poll
 from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.target import BELONGS
+from drahealth.suites.targets.waiting import poll
+
+# The objects that run the fake driver on every node of a cluster, as data.
+
+NAMESPACE = "drahealth"
+NAME = "drahealth-driver"
+SELECTOR = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "drahealth"}
+"""The labels of the driver's pods and of their other objects."""
+CONTROL_SOCKET = "/run/drahealth/control.sock"
+"""The control socket of the driver, in its pod."""
+SHARED = (
+    "/var/lib/kubelet/plugins",
+    "/var/lib/kubelet/plugins_registry",
+    "/var/lib/kubelet/device-plugins",
+    "/var/run/cdi",
+)
+"""Folders of the node that the driver writes to: sockets for the kubelet, and CDI specifications for the runtime."""
+
+_RBAC = "rbac.authorization.k8s.io"
+SERVICE_ACCOUNTS = Kind("ServiceAccount", "serviceaccounts", "v1", namespaced=True)
+CLUSTER_ROLES = Kind("ClusterRole", "clusterroles", f"{_RBAC}/v1", namespaced=False)
+CLUSTER_ROLE_BINDINGS = Kind("ClusterRoleBinding", "clusterrolebindings", f"{_RBAC}/v1", namespaced=False)
+DAEMON_SETS = Kind("DaemonSet", "daemonsets", "apps/v1", namespaced=True)
+
+_RESOURCES = "resource.k8s.io"
+
+
+def manifests(image: str, version: str) -> list[tuple[Kind, Object]]:
+    """All objects, in the order in which they are made. `version` is that of drahealth, for the label."""
+    labels = {**SELECTOR, "app.kubernetes.io/version": version}
+    return [
+        (NAMESPACES, _object(NAMESPACE, labels | {"pod-security.kubernetes.io/enforce": "privileged"}, within=None)),
+        (SERVICE_ACCOUNTS, _object(NAME, labels)),
+        (CLUSTER_ROLES, _object(NAME, labels, within=None) | {"rules": _rules()}),
+        (CLUSTER_ROLE_BINDINGS, _object(NAME, labels, within=None) | _binding()),
+        (DAEMON_SETS, _object(NAME, labels) | {"spec": _daemon_set(image, labels)}),
+    ]
+
+
+def _object(name: str, labels: dict[str, str], within: str | None = NAMESPACE) -> Object:
+    return {"metadata": {"name": name, "labels": labels, **({"namespace": within} if within else {})}}
+
+
+def _rules() -> list[dict[str, Any]]:
+    """The rights of the driver: it publishes slices, and reads the claims that it prepares."""
+    return [
+        _rule("resourceslices", ("get", "list", "watch", "create", "update", "delete")),
+        _rule("resourceclaims", ("get",)),
+    ]
+
+
+def _rule(resource: str, verbs: Sequence[str]) -> dict[str, Any]:
+    return {"apiGroups": [_RESOURCES], "resources": [resource], "verbs": list(verbs)}
+
+
+def _binding() -> Object:
+    return {
+        "roleRef": {"apiGroup": _RBAC, "kind": CLUSTER_ROLES.kind, "name": NAME},
+        "subjects": [{"kind": SERVICE_ACCOUNTS.kind, "name": NAME, "namespace": NAMESPACE}],
+    }
+
+
+def _daemon_set(image: str, labels: dict[str, str]) -> Object:
+    return {
+        "selector": {"matchLabels": SELECTOR},
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},
+        "template": {"metadata": {"labels": labels}, "spec": _pod(image)},
+    }
+
+
+def _pod(image: str) -> Object:
+    return {
+        "serviceAccountName": NAME,
+        "enableServiceLinks": False,
+        "priorityClassName": "system-node-critical",  # the last to be evicted
+        "terminationGracePeriodSeconds": 5,
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [_container(image)],
+        "volumes": [
+            {"name": "control", "emptyDir": {}},
+            *({"name": _volume(path), "hostPath": {"path": path, "type": "DirectoryOrCreate"}} for path in SHARED),
+        ],
+    }
+
+
+def _container(image: str) -> Object:
+    control = CONTROL_SOCKET.rpartition("/")[0]
+    return {
+        "name": "driver",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python", "-m", "drahealth.fakes.serve.session_process", "--socket", CONTROL_SOCKET],
+        "startupProbe": {
+            "exec": {"command": ["test", "-S", CONTROL_SOCKET]},
+            "periodSeconds": 1,
+            "timeoutSeconds": 10,
+            "failureThreshold": 60,
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # so that its status says why it ended
+        "securityContext": {
+            "runAsUser": 0,  # the kubelet's folders are root's
+            "allowPrivilegeEscalation": False,
+        },
+        "volumeMounts": [
+            {"name": "control", "mountPath": control},
+            *({"name": _volume(path), "mountPath": path} for path in SHARED),
+        ],
+    }
+
+
+def _volume(path: str) -> str:
+    return path.rpartition("/")[2].replace("_", "-")
+
+
+# The readiness of a deployment, and the reason if it is not ready. Pure functions over its objects.
+
+_HOPELESS = frozenset(
+    {
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+    }
+)
+"""Reasons of a waiting container that do not pass by waiting."""
+
+_EVENTS = 3
+_LONGEST = 400
+
+
+def is_rolled_out(daemon_set: Object) -> bool:
+    """Whether every node has a Ready pod of the newest template."""
+    status = daemon_set.get("status", {})
+    wanted = status.get("desiredNumberScheduled", 0)
+    seen = status.get("observedGeneration", 0) >= daemon_set["metadata"].get("generation", 0)
+    return bool(seen and wanted) and all(
+        status.get(count, 0) == wanted for count in ("updatedNumberScheduled", "numberReady", "numberAvailable")
+    )
+
+
+def by_node(pods: Iterable[Object]) -> dict[str, str]:
+    """The names of the pods by their nodes; only those that are Ready and not being deleted."""
+    return {
+        pod["spec"]["nodeName"]: pod["metadata"]["name"]
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"] and _condition(pod, "Ready").get("status") == "True"
+    }
+
+
+def hopeless(pods: Iterable[Object]) -> str:
+    """Why one of the pods cannot start, as a clause; empty if all may."""
+    for pod in pods:
+        for status in pod.get("status", {}).get("containerStatuses", []):
+            waiting = status.get("state", {}).get("waiting", {})
+            if waiting.get("reason") in _HOPELESS:
+                return f"{_place(pod)}: {'; '.join(_waiting(status))}"
+    return ""
+
+
+def missing(daemon_set: Object, pods: Sequence[Object], events: Iterable[Object]) -> str:
+    """Why the deployment is not ready, as a clause, from conditions and events."""
+    names = {daemon_set["metadata"]["name"], *(pod["metadata"]["name"] for pod in pods)}
+    found = [*_conditions(pods)] or [f"{len(pods)} pods there"]
+    warned = [e for e in events if e.get("type") == "Warning" and e.get("involvedObject", {}).get("name") in names]
+    warnings = dict.fromkeys(str(event.get("message", "")) for event in warned)
+    return _short("; ".join([*found, *list(warnings)[-_EVENTS:]]))
+
+
+def gone(pod: Object | None, name: str) -> str:
+    """Why the pod no longer runs, as a sentence; empty if it runs. None stands for a missing pod."""
+    if pod is None:
+        return f"the pod {name} of the driver was deleted"
+    status = pod.get("status", {})
+    if status.get("reason") == "Evicted":
+        return _short(
+            f"the pod {name} of the driver was evicted from {_node(pod)}: {status.get('message', 'no reason given')}"
+        )
+    if "deletionTimestamp" in pod["metadata"]:
+        why = _condition(pod, "DisruptionTarget").get("message", "")
+        return _short(f"the pod {name} of the driver is being deleted{': ' if why else ''}{why}")
+    if status.get("phase") in ("Failed", "Succeeded"):
+        why = status.get("message") or "; ".join(_ends(pod)) or "no reason given"
+        return _short(f"the pod {name} of the driver has ended: {why}")
+    return ""
+
+
+def _conditions(pods: Iterable[Object]) -> Iterator[str]:
+    for pod in pods:
+        scheduled = _condition(pod, "PodScheduled")
+        waits = [text for s in pod.get("status", {}).get("containerStatuses", []) for text in _waiting(s)]
+        if scheduled.get("status") == "False":
+            yield f"{_place(pod)} cannot be scheduled: {scheduled.get('message', '')}"
+        elif waits:
+            yield f"{_place(pod)}: {'; '.join(waits)}"
+        elif _condition(pod, "Ready").get("status") != "True":
+            yield f"{_place(pod)} is {pod.get('status', {}).get('phase', 'Pending')} and not Ready"
+
+
+def _waiting(status: Object) -> Iterator[str]:
+    waiting = status.get("state", {}).get("waiting")
+    if waiting:
+        yield _short(": ".join(filter(None, (waiting.get("reason"), waiting.get("message")))))
+    if ended := status.get("lastState", {}).get("terminated"):
+        yield f"it ended before: {_ended(ended)}"
+
+
+def _ends(pod: Object) -> Iterator[str]:
+    for status in pod.get("status", {}).get("containerStatuses", []):
+        if ended := status.get("state", {}).get("terminated"):
+            yield _ended(ended)
+
+
+def _ended(terminated: Object) -> str:
+    """The exit code, and the last line of output."""
+    lines = str(terminated.get("message", "")).strip().splitlines()
+    words = f"exit code {terminated.get('exitCode', '?')} ({terminated.get('reason', 'no reason')})"
+    return _short(f"{words}: {lines[-1]}" if lines else words)
+
+
+def _condition(pod: Object, kind: str) -> Object:
+    conditions = pod.get("status", {}).get("conditions", [])
+    return next((condition for condition in conditions if condition["type"] == kind), {})
+
+
+def _place(pod: Object) -> str:
+    return f"pod {pod['metadata']['name']} on {_node(pod)}"
+
+
+def _node(pod: Object) -> str:
+    return str(pod.get("spec", {}).get("nodeName") or "no node yet")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+# Deploys the fake driver to every node of a cluster, waits for its pods, and removes it again.
 
 __all__ = ["NAMESPACE", "deploy", "remove", "why_gone"]
 
@@ -77,11 +320,11 @@ async def remove(api: Api, progress: Progress = silent) -> None:
 async def why_gone(api: Api, pod: str) -> str:
     """Why the pod of a driver no longer runs, as a sentence; empty if it runs. Raises ApiError."""
     try:
-        return readiness.gone(await api.get(PODS, pod, NAMESPACE), pod)
+        return gone(await api.get(PODS, pod, NAMESPACE), pod)
     except ApiError as error:
         if error.status != 404:
             raise
-        return readiness.gone(None, pod)
+        return gone(None, pod)
 
 
 @asynccontextmanager
@@ -154,16 +397,16 @@ async def _until_ready(api: Api, progress: Progress) -> dict[str, str]:
         daemon_set = await api.get(DAEMON_SETS, NAME, NAMESPACE)
         pods = await _pods(api)
         now = time.monotonic()
-        if readiness.is_rolled_out(daemon_set):
+        if is_rolled_out(daemon_set):
             return True
-        why = readiness.hopeless(pods)
+        why = hopeless(pods)
         hopeless_since = (hopeless_since or now) if why else None
         if hopeless_since is not None and now - hopeless_since > _PATIENCE:
             raise HarnessError(
                 f"the fake driver does not start: {why}", "check that the nodes of the cluster have its image"
             )
         if now - began > START_LIMIT:
-            why = readiness.missing(daemon_set, pods, await api.list(EVENTS, NAMESPACE))
+            why = missing(daemon_set, pods, await api.list(EVENTS, NAMESPACE))
             raise HarnessError(
                 f"the pods of the fake driver are not Ready after {START_LIMIT:g} s: {why}",
                 f"see kubectl describe pods -n {NAMESPACE}",
@@ -172,7 +415,7 @@ async def _until_ready(api: Api, progress: Progress) -> dict[str, str]:
         return False
 
     await poll(is_ready, _INTERVAL)
-    return readiness.by_node(pods)
+    return by_node(pods)
 
 
 async def _pods(api: Api) -> list[Object]:
@@ -195,3 +438,42 @@ async def _find(api: Api, kind: Kind, named: Object) -> Object | None:
         if error.status != 404:
             raise
         return None
+
+
+# The connection to fake drivers in pods: one long exec stream to the pod of a node.
+
+PATIENCE = 90.0
+"""Seconds that a stream may be interrupted: it passes the API server and the kubelet, and either may restart."""
+_HANDSHAKE = 10.0
+_COMMAND = ("python", "-m", "drahealth.fakes.control.connect", CONTROL_SOCKET)
+
+Gone = Callable[[], Awaitable[str]]
+"""Returns why the pod is gone; empty if it runs."""
+
+
+def connect_to(client: KubeClient, namespace: str, pod: str, gone: Gone) -> Connect:
+    """Connects to the process of the drivers in the pod. Raises OSError for an error that is worth another try."""
+
+    async def connect() -> tuple[asyncio.StreamReader, Writer]:
+        try:
+            async with asyncio.timeout(_HANDSHAKE):
+                stream = await ExecStream.open(client.connection, namespace, pod, _COMMAND, limit=LINE_LIMIT)
+        except ApiError as error:
+            if reason := await _reason(gone):
+                raise RuntimeError(reason) from error
+            raise ConnectionError(str(error)) from error
+        return stream.reader, stream
+
+    return connect
+
+
+async def _reason(gone: Gone) -> str:
+    try:
+        return await gone()
+    except ApiError:
+        return ""  # the API server is stopped as well
+
+
+def host_in(client: KubeClient, namespace: str, pod: str, gone: Gone) -> RemoteHost:
+    """The remote host that makes drivers in that pod."""
+    return RemoteHost(connect_to(client, namespace, pod, gone), patience=PATIENCE)

@@ -7,21 +7,17 @@ The reference target runs scenarios on it, with time under control. `drahealth m
 import asyncio
 from pathlib import Path
 
-from drahealth.fakes.cluster.api import NODES, ApiError
+from drahealth.fakes.cluster.api import NODES, ApiError, ControlPlaneApi
 from drahealth.fakes.cluster.api_server.deletion import timestamp
-from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
-from drahealth.fakes.cluster.list_watch import ControlPlaneApi
 from drahealth.fakes.cluster.pod_worker.slice_removal import SliceRemoval
 from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
 from drahealth.fakes.cluster.pods import with_condition
-from drahealth.fakes.cluster.scheduling.control_loop import ControlLoop
-from drahealth.fakes.cluster.scheduling.replica_sets import ReplicaSetController
-from drahealth.fakes.cluster.scheduling.scheduler import Scheduler
+from drahealth.fakes.cluster.runtime import ContainerRuntime
+from drahealth.fakes.cluster.scheduling.scheduler import ControlLoop, ReplicaSetController, Scheduler
 from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
-from drahealth.manager.gates import Gates
 from drahealth.manager.manager import DeviceManager
-from drahealth.manager.profile import Profile
+from drahealth.manager.profile import Gates, Profile
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe, ignore
 from drahealth.suites.targets.api_servers.server import ALL_ON, ApiServerProcess

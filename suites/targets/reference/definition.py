@@ -9,7 +9,7 @@ from drahealth.suites.targets.shared_options import DRIVER, HEALTH_API, KUBERNET
 
 
 def _configure(values: Values) -> Configuration:
-    from drahealth.suites.targets.reference.configuration import ReferenceConfiguration
+    from drahealth.suites.targets.reference.target import ReferenceConfiguration
 
     return ReferenceConfiguration.of(values)
 

@@ -1,16 +1,16 @@
 """The comparison of answers: differences, accepted differences, and the form in which answers are compared."""
 
-from drahealth.suites.api_answers.comparison import (
+from tools.api_answers.comparison import (
     ABSENT,
     Accepted,
+    Answer,
     Difference,
+    Normal,
     accepted,
     differences,
     unexplained,
     unused,
 )
-from drahealth.suites.api_answers.normal import Normal
-from drahealth.suites.api_answers.player import Answer
 
 UIDS = ("5c8e8132-d7d1-411d-a872-d005124ca78c", "2198a6f4-afa8-4226-9eec-689f26b0d14e")
 

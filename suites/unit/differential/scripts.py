@@ -3,8 +3,19 @@
 import json
 from collections.abc import Sequence
 
-from drahealth.suites.differential.record import script_to_json
-from drahealth.suites.differential.script import Claim, Device, Driver, Pod, Reading, Report, Request, Script, Step, Use
+from tools.differential.script import (
+    Claim,
+    Device,
+    Driver,
+    Pod,
+    Reading,
+    Report,
+    Request,
+    Script,
+    Step,
+    Use,
+    script_to_json,
+)
 
 
 def script(*steps: Step, driver: Driver | None = None, pods: Sequence[Pod] | None = None) -> Script:

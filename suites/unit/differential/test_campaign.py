@@ -5,14 +5,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from drahealth.manager.profile import KEP, V1_37, Profile
-from drahealth.suites.differential.campaign import Campaign, Outcome
-from drahealth.suites.differential.generation import generate
-from drahealth.suites.differential.observation import Played
-from drahealth.suites.differential.running import format_outcome
-from drahealth.suites.differential.script import Report, Script
-from drahealth.suites.differential.subjects import ReferenceSubject
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.unit.differential.scripts import script
+from tools.differential.generation import generate
+from tools.differential.lane import Played
+from tools.differential.running import Campaign, Outcome, format_outcome
+from tools.differential.script import Report, Script
+from tools.differential.subjects import ReferenceSubject
 
 LANES = 4
 

@@ -6,13 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from drahealth.suites.differential.campaign import Outcome
-from drahealth.suites.differential.command import USAGE, app
-from drahealth.suites.differential.comparison import Difference
-from drahealth.suites.differential.record import load_record
-from drahealth.suites.differential.running import DIFFERENT, SAME, format_counts, format_outcome
-from drahealth.suites.differential.script import Silence
 from drahealth.suites.unit.differential.scripts import dump_script, script, unhealthy
+from tools.differential.comparison import Difference
+from tools.differential.running import DIFFERENT, SAME, USAGE, Outcome, app, format_counts, format_outcome
+from tools.differential.script import Silence, load_record
 
 DIFFERENCE = Difference(0, "pushed", "pod-0", "Healthy", "Unknown")
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from drahealth.proto.events import ContainerSeen, StatusSeen
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
-from drahealth.suites.differential.comparison import Difference, compare
-from drahealth.suites.differential.observation import Played, PodShown, Snapshot, shown
+from tools.differential.comparison import Difference, compare
+from tools.differential.lane import Played, PodShown, Snapshot, shown
 
 POD = PodShown("Running", False, {"main": {"claim:c": {"a": ("Healthy", ""), "b": ("Unknown", "")}}, "side": None})
 SNAPSHOT = Snapshot(2, "pushed", {"pod-0": POD}, {"driver-0": 1})

@@ -5,9 +5,16 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drahealth.suites.differential.generation import generate, scripts
-from drahealth.suites.differential.script import EndList, ListDevices, Report, Script, StartPlugin, StopPlugin
-from drahealth.suites.differential.validation import find_error
+from tools.differential.generation import generate, scripts
+from tools.differential.script import (
+    EndList,
+    ListDevices,
+    Report,
+    Script,
+    StartPlugin,
+    StopPlugin,
+    find_error,
+)
 
 
 @cache

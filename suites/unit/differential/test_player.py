@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from drahealth.manager.profile import KEP, V1_37
-from drahealth.suites.differential.observation import Played, Readings
-from drahealth.suites.differential.reference_play import play_on_reference
-from drahealth.suites.differential.script import (
+from drahealth.suites.unit.differential.scripts import script, unhealthy
+from tools.differential.lane import Played, Readings
+from tools.differential.script import (
     DeletePod,
     EndStream,
     Garbage,
@@ -21,8 +21,7 @@ from drahealth.suites.differential.script import (
     Stop,
     Use,
 )
-from drahealth.suites.differential.subjects import SharedRestart
-from drahealth.suites.unit.differential.scripts import script, unhealthy
+from tools.differential.subjects import SharedRestart, play_on_reference
 
 GPU = "driver-0/gpu=gpu-0"
 

@@ -1,9 +1,8 @@
 """Plays of scripts with device plugins on the reference."""
 
 from drahealth.manager.profile import KEP, V1_37
-from drahealth.suites.differential.observation import Played
-from drahealth.suites.differential.reference_play import play_on_reference
-from drahealth.suites.differential.script import (
+from tools.differential.lane import Played
+from tools.differential.script import (
     EndList,
     Held,
     ListDevices,
@@ -16,6 +15,7 @@ from drahealth.suites.differential.script import (
     StartPod,
     StopPlugin,
 )
+from tools.differential.subjects import play_on_reference
 
 SICK = ListDevices(0, (Listed("gpu-0", "ill"), Listed("gpu-1")))
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from drahealth.manager.profile import KEP, V1_37, for_release
-from drahealth.suites.differential.comparison import compare
-from drahealth.suites.differential.record import load_record
-from drahealth.suites.differential.reference_play import play_on_references
-from drahealth.suites.differential.uncertainty import uncertainty
+from tools.differential.comparison import compare, uncertainty
+from tools.differential.script import load_record
+from tools.differential.subjects import play_on_references
 
 FOLDER = Path(__file__).with_name("recorded")
 RECORDS = sorted(FOLDER.glob("*.json"))

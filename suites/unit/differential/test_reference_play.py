@@ -1,10 +1,10 @@
 """Each valid outcome of a release has a play."""
 
-from drahealth.fakes.control.driver import Returned
+from drahealth.fakes.control.fake_options import Returned
 from drahealth.manager.profile import KEP, V1_37
-from drahealth.suites.differential.comparison import compare
-from drahealth.suites.differential.reference_play import manager_variants, play_on_references
-from drahealth.suites.differential.script import Claim, Device, Driver, Pod, Reading, Report, Request, Script, Use
+from tools.differential.comparison import compare
+from tools.differential.script import Claim, Device, Driver, Pod, Reading, Report, Request, Script, Use
+from tools.differential.subjects import manager_variants, play_on_references
 
 SAME_ID = Driver((Device("a", (Returned("pool", "a", cdi_ids=("x",)),)),))
 TWO_DRIVERS = Script(

@@ -4,11 +4,10 @@ from collections.abc import Awaitable, Callable
 
 from hypothesis import given, settings
 
-from drahealth.suites.differential.generation import generate, scripts
-from drahealth.suites.differential.script import Reading, Report, Script
-from drahealth.suites.differential.shrinking import shrink, smaller
-from drahealth.suites.differential.validation import find_error
 from drahealth.suites.unit.differential.scripts import script
+from tools.differential.generation import generate, scripts
+from tools.differential.script import Reading, Report, Script, find_error
+from tools.differential.shrinking import shrink, smaller
 
 
 def says(said: Reading) -> Callable[[Script], bool]:

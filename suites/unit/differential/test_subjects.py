@@ -6,13 +6,12 @@ import pytest
 
 from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, PODS, SLICES
 from drahealth.manager.profile import V1_37
-from drahealth.suites.differential.campaign import Campaign
-from drahealth.suites.differential.play_clock import REFERENCE
-from drahealth.suites.differential.reference_play import NO_RESYNC
-from drahealth.suites.differential.script import Reading, Report, RestartKubelet, Start, Stop
-from drahealth.suites.differential.subjects import TargetSubject
 from drahealth.suites.targets.reference.target import ReferenceTarget
 from drahealth.suites.unit.differential.scripts import script, unhealthy
+from tools.differential.lane import REFERENCE
+from tools.differential.running import Campaign
+from tools.differential.script import Reading, Report, RestartKubelet, Start, Stop
+from tools.differential.subjects import NO_RESYNC, TargetSubject
 
 
 class Counted(ReferenceTarget):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from drahealth.suites.differential.script import EndStream, Report, RestartKubelet, Silence
-from drahealth.suites.differential.uncertainty import Moment, Uncertainty, uncertainty
 from drahealth.suites.unit.differential.scripts import script, unhealthy
+from tools.differential.comparison import Moment, Uncertainty, uncertainty
+from tools.differential.script import EndStream, Report, RestartKubelet, Silence
 
 SHORT = script(unhealthy(timeout=2, pause=3))
 

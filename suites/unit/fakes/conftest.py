@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.control.driver import DriverControl
+from drahealth.fakes.control.fake_options import DriverControl
 from drahealth.suites.unit.endings import calls_end
 from drahealth.suites.unit.fakes.driver_rig import Rig
 

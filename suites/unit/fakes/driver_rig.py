@@ -13,8 +13,7 @@ import grpc.aio
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import CLAIMS, SLICES, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.control.device_plugin import PluginOptions
-from drahealth.fakes.control.driver import DriverControl, DriverOptions
+from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginOptions
 from drahealth.fakes.control.remote import RemoteDriver, RemoteHost
 from drahealth.fakes.control.server import ControlServer, Make
 from drahealth.fakes.control.wire import LINE_LIMIT, Writer

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from drahealth.fakes.cluster.clients.access import Access
-from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
+from drahealth.fakes.cluster.access import Access
+from drahealth.fakes.cluster.kube_connection import KubeConnection
 
 Behaviour = Callable[[web.WebSocketResponse], Awaitable[None]]
 SUCCESS = b"\x03" + json.dumps({"status": "Success"}).encode()

@@ -8,14 +8,15 @@ from typing import Any
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import CLAIMS, PODS, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
 from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
-from drahealth.proto.extended_resources import Amount, Grant
+from drahealth.fakes.cluster.runtime import ContainerRuntime
 from drahealth.proto.values import (
     AllocatedClaim,
     AllocatedResources,
+    Amount,
     ClaimUse,
     DeviceId,
+    Grant,
     Health,
     PodClaims,
     PreparedDevice,

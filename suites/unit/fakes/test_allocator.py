@@ -6,9 +6,16 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.cluster.scheduling.allocator import Grant, allocate
-from drahealth.fakes.cluster.scheduling.device_requests import Alternatives, DeviceRequest, Taint, Toleration
-from drahealth.fakes.cluster.scheduling.pools import Offer, Pool
+from drahealth.fakes.cluster.scheduling.allocation import (
+    Alternatives,
+    DeviceRequest,
+    Grant,
+    Offer,
+    Pool,
+    Taint,
+    Toleration,
+    allocate,
+)
 from drahealth.proto.values import DeviceId
 
 HOT = Taint("hot", "", "NoSchedule")

@@ -17,13 +17,13 @@ from drahealth.fakes.cluster.api import (
     SLICES,
     ApiError,
     Kind,
+    ListWatch,
     Object,
     WatchEvent,
 )
 from drahealth.fakes.cluster.api_server.http import HttpApi
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
-from drahealth.fakes.cluster.list_watch import ListWatch
+from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.suites.unit.endings import PATIENCE
 
 NAMESPACE = "story"

@@ -12,15 +12,14 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
+from drahealth.fakes.cluster.access import static_access
 from drahealth.fakes.cluster.api import KINDS, NAMESPACES
-from drahealth.fakes.cluster.api_server.credentials import Credentials
 from drahealth.fakes.cluster.api_server.discovery import documents
-from drahealth.fakes.cluster.api_server.http import HttpApi
-from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
+from drahealth.fakes.cluster.api_server.http import Credentials, HttpApi
+from drahealth.fakes.cluster.api_server.served_kinds import KindRegistry
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
-from drahealth.fakes.cluster.clients.kubeconfig import access
-from drahealth.fakes.cluster.clients.static_kubeconfig import static_access
+from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.cluster.kubeconfig import access
 
 PATHS = [
     *documents(KindRegistry(), "localhost"),

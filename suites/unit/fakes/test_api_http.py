@@ -12,12 +12,10 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from drahealth.fakes.cluster.api import KINDS, NODES, Kind, WatchEvent
+from drahealth.fakes.cluster.api import CRDS, KINDS, NODES, Kind, Snapshot, WatchEvent
 from drahealth.fakes.cluster.api_server.http import HttpApi
-from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything
+from drahealth.fakes.cluster.api_server.lists import Matches, everything
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.list_watch import Snapshot
-from drahealth.fakes.cluster.other_kinds import CRDS
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import until
 

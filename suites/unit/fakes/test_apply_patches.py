@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.cluster.api import CLAIMS, PODS, ApiError, Kind, Object
-from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_patch
-from drahealth.fakes.cluster.api_server.managed_fields import keyed_path
-from drahealth.fakes.cluster.api_server.merged_lists import merged_lists
+from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_patch, keyed_path
+from drahealth.fakes.cluster.api_server.patches import merged_lists
 
 NET = {"driver": "net.example.com", "pool": "node-a", "device": "eth1"}
 GPU = {"driver": "gpu.example.com", "pool": "node-a", "device": "gpu-0"}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.cluster.pod_worker.backoff import CrashLoop, Retry
+from drahealth.fakes.waiting import CrashLoop, Retry
 
 START = 1e6
 

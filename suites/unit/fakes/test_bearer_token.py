@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.fakes.program.bearer_token import BearerToken, TokenFileError
+from drahealth.fakes.program.private_files import BearerToken, TokenFileError
 
 
 def test_a_new_token_is_stored_for_its_owner_only(tmp_path: Path) -> None:

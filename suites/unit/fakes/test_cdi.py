@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.inventory import cdi
+from drahealth.fakes.inventory import devices
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 
-KIND = cdi.kind_of(DRIVER)
+KIND = devices.kind_of(DRIVER)
 
 
 def test_specification_has_every_cdi_id_of_the_driver(tmp_path: Path) -> None:
-    cdi.write(tmp_path, KIND, DRIVER, "", {"gpu-0": None, "gpu-1": None})
+    devices.write(tmp_path, KIND, DRIVER, "", {"gpu-0": None, "gpu-1": None})
     (file,) = tmp_path.iterdir()
     written = json.loads(file.read_text())
     ids = {f"{written['kind']}={device['name']}" for device in written["devices"]}
-    assert ids == {cdi.cdi_id(DRIVER, "gpu-0"), cdi.cdi_id(DRIVER, "gpu-1")}
+    assert ids == {devices.cdi_id(DRIVER, "gpu-0"), devices.cdi_id(DRIVER, "gpu-1")}
     assert [d["containerEdits"]["env"] for d in written["devices"]] == [
         [f"DRAHEALTH_GPU_0={DRIVER}"],
         [f"DRAHEALTH_GPU_1={DRIVER}"],
@@ -25,18 +25,18 @@ def test_specification_has_every_cdi_id_of_the_driver(tmp_path: Path) -> None:
 
 
 def test_an_older_instance_leaves_the_specification_to_the_newer(tmp_path: Path) -> None:
-    cdi.write(tmp_path, KIND, DRIVER, "a", {"gpu-0": None})
-    cdi.write(tmp_path, KIND, DRIVER, "ab", {"gpu-0": None})
-    cdi.remove(tmp_path, KIND, "a")
+    devices.write(tmp_path, KIND, DRIVER, "a", {"gpu-0": None})
+    devices.write(tmp_path, KIND, DRIVER, "ab", {"gpu-0": None})
+    devices.remove(tmp_path, KIND, "a")
     assert [file.name for file in tmp_path.iterdir()] == [f"{DRIVER}-gpu.json"]
-    cdi.remove(tmp_path, KIND, "ab")
-    cdi.remove(tmp_path, KIND, "ab")
+    devices.remove(tmp_path, KIND, "ab")
+    devices.remove(tmp_path, KIND, "ab")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_foreign_specification_is_kept(tmp_path: Path) -> None:
     (tmp_path / f"{DRIVER}-gpu.json").write_text("{")
-    cdi.remove(tmp_path, KIND, "")
+    devices.remove(tmp_path, KIND, "")
     assert len(list(tmp_path.iterdir())) == 1
 
 

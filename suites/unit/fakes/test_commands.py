@@ -9,23 +9,19 @@ import grpc
 import pytest
 from typer.testing import CliRunner
 
-from drahealth.fakes.control.codec import decode, encode
-from drahealth.fakes.control.commands.definition import Command, Subject
+from drahealth.fakes.control.commands.definition import Command, Control, Handlers, Method, Subject
 from drahealth.fakes.control.commands.devices import Inject, Recover, TaintDevices, UntaintDevices
 from drahealth.fakes.control.commands.life import Restart, Upgrade
-from drahealth.fakes.control.commands.plugin_devices import Remove
 from drahealth.fakes.control.commands.registry import defined, subcommands
-from drahealth.fakes.control.commands.reports import Play, SetHealth
+from drahealth.fakes.control.commands.reports import Play, Remove, SetHealth
 from drahealth.fakes.control.commands.streams import CODES, FAULTS, KINDS, StreamClose, StreamDelay, StreamDrop
-from drahealth.fakes.control.commands.surface import Control, Handlers, Method
-from drahealth.fakes.control.device_plugin import PluginControl
-from drahealth.fakes.control.driver import DriverControl
+from drahealth.fakes.control.fake_options import DriverControl, PluginControl
+from drahealth.fakes.control.wire import decode, encode
 from drahealth.fakes.ctl.command import app as ctl
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.kubelet_plugin.health_streams.stream_faults import KINDS as PIPE_KINDS
-from drahealth.fakes.timelines.command_steps import Life, group
-from drahealth.fakes.timelines.model import Step, Stream
+from drahealth.fakes.kubelet_plugin.health_streams import KINDS as PIPE_KINDS
+from drahealth.fakes.timelines.model import Life, Step, Stream, group
 from drahealth.proto.values import DeviceHealth, Health
 
 LIFE_WORDS = set(group("driver", "life"))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.cluster.containers.runtime import (
+from drahealth.fakes.cluster.runtime import (
     Container,
     ContainerConfig,
     ContainerRuntime,

@@ -8,9 +8,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from drahealth.fakes.cluster.containers.cri import CriServer
-from drahealth.fakes.cluster.containers.runtime import ContainerRuntime
-from drahealth.fakes.cluster.containers.script import ANNOTATION
+from drahealth.fakes.cluster.cri import CriServer
+from drahealth.fakes.cluster.runtime import ANNOTATION, ContainerRuntime
 from drahealth.proto import cri as methods
 from drahealth.proto import cri_v1_pb2 as cri
 from drahealth.suites.unit.endings import PATIENCE

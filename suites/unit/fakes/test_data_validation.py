@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.cluster.api import ApiError, Object
+from drahealth.fakes.cluster.api import DATA_KINDS, ApiError, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.other_kinds import DATA_KINDS
 
 CONFIG, SECRET = (next(one for one in DATA_KINDS if one.kind == name) for name in ("ConfigMap", "Secret"))
 OWNER: Object = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "1"}

@@ -16,9 +16,9 @@ DEMOS = [
     "ci/chart/drahealth-driver/templates/NOTES.txt",
     "ci/kind-demo",
     "ci/up-picture",
-    "suites/init_command/shipped/gpu.timeline.yaml",
-    "suites/init_command/shipped/pod.yaml",
-    "suites/up_command/showing.py",
+    "suites/commands/shipped/gpu.timeline.yaml",
+    "suites/commands/shipped/pod.yaml",
+    "suites/up_command/using.py",
 ]
 """The first pages, and what commands print or write for a start."""
 

@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from drahealth.fakes.control.device_plugin import KEPT, PluginControl, PluginOptions
+from drahealth.fakes.control.fake_options import KEPT, PluginControl, PluginOptions
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.control.replies import PluginState
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin

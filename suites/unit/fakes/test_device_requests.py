@@ -3,7 +3,7 @@
 import pytest
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.cluster.scheduling.device_requests import (
+from drahealth.fakes.cluster.scheduling.allocation import (
     DeviceRequest,
     Taint,
     Toleration,

@@ -15,9 +15,8 @@ from pydantic import TypeAdapter
 
 from drahealth.fakes.cluster.api import CLAIMS, SLICES, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.control.device_plugin import PluginOptions
-from drahealth.fakes.control.driver import DriverOptions, Returned
-from drahealth.fakes.kubelet_plugin.pools import Owner, Pool, desired_pools, slice_object
+from drahealth.fakes.control.fake_options import DriverOptions, PluginOptions, Returned
+from drahealth.fakes.kubelet_plugin.slices import Owner, Pool, desired_pools, slice_object
 from drahealth.proto.events import ReportSent
 from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, HealthApi
 from drahealth.proto.services import PREPARE

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from drahealth.fakes.cluster.api import SLICES
-from drahealth.fakes.control.driver import DriverControl
+from drahealth.fakes.control.fake_options import DriverControl
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.control.replies import DriverState
 from drahealth.proto.events import Prepared, Registered, Unprepared

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.control.commands.arguments import Devices
+from drahealth.fakes.control.commands.definition import Devices
 from drahealth.fakes.control.commands.devices import Attempt
-from drahealth.fakes.control.driver import DriverControl
+from drahealth.fakes.control.fake_options import DriverControl
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.unit.fakes.conftest import Make

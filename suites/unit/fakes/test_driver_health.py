@@ -5,7 +5,7 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from drahealth.fakes.control.driver import DriverControl
+from drahealth.fakes.control.fake_options import DriverControl
 from drahealth.proto.events import ReportSent, StreamClosed, StreamOpened
 from drahealth.proto.values import DeviceHealth, Health, Report
 from drahealth.suites.unit.expected_errors import rpc_error

@@ -6,8 +6,8 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.cluster.clients.exec_stream import ExecStream, execute
-from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
+from drahealth.fakes.cluster.exec_stream import ExecStream, execute
+from drahealth.fakes.cluster.kube_connection import KubeConnection
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.expected_errors import api_error
 from drahealth.suites.unit.fakes.exec_server import FAILURE, SUCCESS, server_that
@@ -112,7 +112,7 @@ async def test_lost_connection_is_an_error() -> None:
 
 
 async def test_unresponsive_server_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drahealth.fakes.cluster.clients.kube_connection._HEARTBEAT", 0.1)
+    monkeypatch.setattr("drahealth.fakes.cluster.kube_connection._HEARTBEAT", 0.1)
     noticed = asyncio.Event()
 
     async def is_deaf(socket: web.WebSocketResponse) -> None:

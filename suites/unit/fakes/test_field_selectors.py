@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from drahealth.fakes.cluster.api import EVENTS, PODS, SLICES, ApiError, Kind, Object
-from drahealth.fakes.cluster.api_server.field_selectors import field_selector
+from drahealth.fakes.cluster.api_server.lists import field_selector
 
 CONFIG = Kind("ConfigMap", "configmaps", "v1", namespaced=True)
 POD: Object = {"metadata": {"name": "train", "namespace": "default"}, "spec": {"nodeName": "node-a"}}

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from drahealth.fakes.control.driver import DriverControl
+from drahealth.fakes.control.fake_options import DriverControl
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.faults.catalogue import CATALOGUES, policy
-from drahealth.fakes.hardware.machine import Machine
+from drahealth.fakes.hardware.failing import Machine
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.conftest import Make

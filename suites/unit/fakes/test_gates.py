@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from drahealth.fakes.cluster.api import PODS, Object
-from drahealth.fakes.cluster.api_server.gates import KEP_RULES, FieldRules, HealthFields
+from drahealth.fakes.cluster.api_server.pod_statuses import KEP_RULES, FieldRules, HealthFields
 from drahealth.fakes.cluster.api_server.server import ApiServer
 
 OFF = {"ResourceHealthStatus": False, "ResourceHealthStatusMessage": False}

@@ -1,7 +1,6 @@
 """Health overrides of devices while the driver adds and removes devices."""
 
-from drahealth.fakes.kubelet_plugin.health_streams.overrides import HealthOverride
-from drahealth.fakes.kubelet_plugin.health_streams.table import HealthTable
+from drahealth.fakes.kubelet_plugin.health_table import HealthOverride, HealthTable
 from drahealth.proto.values import DeviceHealth, Health
 
 HERE, GONE = ("node-a", "gpu-0"), ("node-a", "gpu-1")

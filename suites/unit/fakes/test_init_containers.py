@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from drahealth.fakes.cluster.api import PODS, Object
-from drahealth.fakes.cluster.containers.runtime import Container, ContainerState
+from drahealth.fakes.cluster.runtime import Container, ContainerState
 from drahealth.suites.unit.fakes.pod_world import World, main, phase, running_world, until, waits_for
 
 CRASHES = ["sh", "-c", "exit 1"]

@@ -9,9 +9,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from drahealth.fakes.cluster.api import SLICES
-from drahealth.fakes.control.device_plugin import PluginOptions
-from drahealth.fakes.control.driver import DriverOptions
-from drahealth.fakes.hardware.inventories import Fakes, driver_options, fakes_of, inventory_of, plugin_options
+from drahealth.fakes.control.fake_options import DriverOptions, PluginOptions
+from drahealth.fakes.hardware.devices import Fakes, driver_options, fakes_of, inventory_of, plugin_options
 from drahealth.fakes.inventory.devices import Device, Inventory
 from drahealth.fakes.inventory.file import load_inventory
 from drahealth.fakes.program.user_files import FileError

@@ -8,13 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.fakes.program.invocation import (
-    VARIABLE,
-    as_called,
-    command_as_called,
-    command_name,
-    take_variable,
-)
+from drahealth.fakes.program.usage import VARIABLE, as_called, command_as_called, command_name, take_variable
 
 ROOT = Path(__file__).parents[3]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.cluster.api_server.json_patch import json_patch
+from drahealth.fakes.cluster.api_server.patches import json_patch
 
 DOCUMENT = {"a": {"b": [1, 2]}, "c/d": "x"}
 

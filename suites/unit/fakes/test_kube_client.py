@@ -15,8 +15,8 @@ from drahealth.fakes.cluster.api import NODES, PODS, ApiError, Object
 from drahealth.fakes.cluster.api_server.http import HttpApi
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.storage import HISTORY
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
-from drahealth.fakes.cluster.clients.kube_connection import refusal
+from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.cluster.kube_connection import refusal
 from drahealth.suites.unit.answering_server import kubeconfig_of
 from drahealth.suites.unit.endings import PATIENCE
 
@@ -58,7 +58,7 @@ async def until_the_end(reach: Reach, watching: asyncio.Event) -> list[str]:
 
 
 def test_importing_it_does_not_import_the_official_client() -> None:
-    imports = "import sys, drahealth.fakes.cluster.clients.kube_client, drahealth.fakes.cluster.api_server.http"
+    imports = "import sys, drahealth.fakes.cluster.kube_client, drahealth.fakes.cluster.api_server.http"
     code = f"{imports}; print({{'kubernetes', 'aiohttp'}} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 

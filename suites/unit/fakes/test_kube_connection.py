@@ -6,9 +6,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import RawTestServer
 
+from drahealth.fakes.cluster.access import Access
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.cluster.clients.access import Access
-from drahealth.fakes.cluster.clients.kube_connection import KubeConnection, is_loopback
+from drahealth.fakes.cluster.kube_connection import KubeConnection, is_loopback
 
 
 @pytest.fixture

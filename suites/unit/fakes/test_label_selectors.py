@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.cluster.api import ApiError, Object
-from drahealth.fakes.cluster.api_server.label_selectors import label_selector
+from drahealth.fakes.cluster.api_server.lists import label_selector
 
 LABELS = {"app": "train", "example.com/tier": "web", "gpus": "4", "empty": ""}
 POD: Object = {"metadata": {"name": "train", "labels": LABELS}}

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from drahealth.fakes.program.log_lines import JsonLogLines
+from drahealth.fakes.program.log import JsonLogLines
 from drahealth.suites.unit.command_process import COMMAND, FAKES, run
 
 
@@ -44,7 +44,7 @@ def test_unknown_log_format_is_rejected() -> None:
 
 
 def test_warnings_of_libraries_are_json() -> None:
-    code = "import warnings\nfrom drahealth.fakes.program.log_lines import log_as_json\nlog_as_json()\n"
+    code = "import warnings\nfrom drahealth.fakes.program.log import log_as_json\nlog_as_json()\n"
     code += "warnings.warn('old', stacklevel=1)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "old" in json.loads(done.stderr)["message"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from drahealth.fakes.faults.catalogue import ACTIONS, Action, catalogue, fault, policy
-from drahealth.fakes.hardware.machine import DeviceState, Machine, Recovery
+from drahealth.fakes.hardware.failing import DeviceState, Machine, Recovery
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.proto.values import Health
 

@@ -4,11 +4,17 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.cluster.api import PODS, ApiError, Object
-from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_patch
-from drahealth.fakes.cluster.api_server.managed_fields import Writer, fields_of, path_text, paths_of, updated_entries
-from drahealth.fakes.cluster.api_server.merged_lists import merged_lists
-from drahealth.fakes.cluster.other_kinds import DATA_KINDS
+from drahealth.fakes.cluster.api import DATA_KINDS, PODS, ApiError, Object
+from drahealth.fakes.cluster.api_server.apply_patches import (
+    ApplyOptions,
+    Writer,
+    apply_patch,
+    fields_of,
+    path_text,
+    paths_of,
+    updated_entries,
+)
+from drahealth.fakes.cluster.api_server.patches import merged_lists
 from drahealth.suites.unit.fakes.test_api_http import Web, web
 
 __all__ = ["web"]  # the fixture

@@ -7,7 +7,7 @@ import pytest
 
 from drahealth.fakes.cluster.api import NODES, PODS, Kind, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.clients.mirror import Mirror
+from drahealth.fakes.cluster.mirror import Mirror
 
 Seen = list[tuple[str, str | None, str | None]]
 

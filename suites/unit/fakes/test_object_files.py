@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, PODS, SLICES, Object
-from drahealth.fakes.cluster.api_server.object_files import ObjectFiles
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.api_server.storage import RESTART_GAP
+from drahealth.fakes.cluster.api_server.storage import RESTART_GAP, ObjectFiles
 from drahealth.suites.unit.expected_errors import api_error
 
 POD: Object = {
@@ -97,7 +96,7 @@ paths = st.sampled_from(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(path=paths, value=json_values)
 def test_invalid_file_does_not_affect_other_objects(tmp_path: Path, path: str, value: Any) -> None:
-    logging.getLogger("drahealth.fakes.cluster.api_server.object_files").setLevel(logging.CRITICAL)
+    logging.getLogger("drahealth.fakes.cluster.api_server.storage").setLevel(logging.CRITICAL)
     metadata = {**POD["metadata"], "uid": "u", "resourceVersion": "7", "creationTimestamp": "t", "generation": 1}
     obj: Any = {"metadata": metadata, "spec": POD["spec"], "status": {}}
     *way, last = path.split(".")

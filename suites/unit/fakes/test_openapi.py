@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from drahealth.fakes.cluster.api_server.kind_registry import KindRegistry
-from drahealth.fakes.cluster.api_server.openapi import ROOT, openapi_documents
+from drahealth.fakes.cluster.api_server.discovery import ROOT, openapi_documents
+from drahealth.fakes.cluster.api_server.served_kinds import KindRegistry
 
 DOCUMENTS = openapi_documents(KindRegistry())
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.cluster.api import NAMESPACES, ApiError, Object
+from drahealth.fakes.cluster.api import CRDS, NAMESPACES, ApiError, Object, plural_of
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
-from drahealth.fakes.cluster.other_kinds import CRDS, plural_of
+from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.suites.unit.fakes.test_api_http import Web, web
 
 __all__ = ["web"]  # the fixture

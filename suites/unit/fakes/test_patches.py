@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.cluster.api import CLAIMS, NODES, PODS, SLICES, ApiError, Object
-from drahealth.fakes.cluster.api_server.merged_lists import merged_lists
-from drahealth.fakes.cluster.api_server.patches import check_patch_type, merge_patch
-from drahealth.fakes.cluster.api_server.strategic_merge import strategic_merge
+from drahealth.fakes.cluster.api_server.patches import check_patch_type, merge_patch, merged_lists, strategic_merge
 
 RFC_7396: list[tuple[Any, Any, Any]] = [
     ({"a": "b"}, {"a": "c"}, {"a": "c"}),

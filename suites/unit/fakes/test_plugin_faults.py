@@ -9,18 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.control.commands.devices import Attempt
-from drahealth.fakes.control.device_plugin import PluginControl, PluginOptions
+from drahealth.fakes.control.fake_options import PluginControl, PluginOptions
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.control.replies import ListedDevice
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
-from drahealth.fakes.hardware.inventories import plugin_options
-from drahealth.fakes.hardware.machine import DeviceState
-from drahealth.fakes.hardware.plugin_list import PluginList
-from drahealth.fakes.hardware.response_queue import MAX_RESPONSES, ResponseQueue
+from drahealth.fakes.hardware.devices import plugin_options
+from drahealth.fakes.hardware.failing import DeviceState
+from drahealth.fakes.hardware.plugin_list import MAX_RESPONSES, PluginList, ResponseQueue
 from drahealth.fakes.inventory.devices import Device, Inventory
 from drahealth.proto.device_plugin import ALLOCATE
-from drahealth.proto.extended_resources import PluginDevice
-from drahealth.proto.values import Health
+from drahealth.proto.values import Health, PluginDevice
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import Rig
 from drahealth.suites.unit.fakes.pod_world import until

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from drahealth.fakes.cluster.api import ApiError, Object
-from drahealth.fakes.cluster.api_server.gates import KEP_RULES, FieldRules
-from drahealth.fakes.cluster.api_server.pod_validation import validate_status
+from drahealth.fakes.cluster.api_server.pod_statuses import KEP_RULES, FieldRules, validate_status
 
 FIELD = "status.containerStatuses[0].allocatedResourcesStatus"
 RESOURCES = {

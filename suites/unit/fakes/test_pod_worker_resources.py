@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from drahealth.fakes.cluster.api import NODES, Object
-from drahealth.fakes.cluster.pod_worker.node_status import PERIOD
-from drahealth.proto.extended_resources import AdmissionError, Amount
+from drahealth.fakes.cluster.pod_worker.worker import PERIOD
+from drahealth.proto.values import AdmissionError, Amount
 from drahealth.suites.unit.fakes.pod_world import World, phase, running_world, until, waits_for
 
 GPU = "example.com/gpu"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from drahealth.fakes.cluster.api import PODS
-from drahealth.fakes.cluster.containers.runtime import SandboxConfig
+from drahealth.fakes.cluster.runtime import SandboxConfig
 from drahealth.proto.values import Health
 from drahealth.suites.unit.fakes.pod_world import World, main, phase, running_world, shown, until
 

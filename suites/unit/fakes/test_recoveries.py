@@ -5,8 +5,7 @@ import math
 import pytest
 
 from drahealth.fakes.faults.catalogue import fault, policy
-from drahealth.fakes.hardware.machine import Machine
-from drahealth.fakes.hardware.recoveries import Recoveries, StartedRecovery
+from drahealth.fakes.hardware.failing import Machine, Recoveries, StartedRecovery
 from drahealth.fakes.inventory.devices import Inventory
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.kubelet_plugin.health_streams.report_encoder import ReportEncoder
+from drahealth.fakes.kubelet_plugin.health_streams import ReportEncoder
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.proto.values import DeviceHealth, Health
 

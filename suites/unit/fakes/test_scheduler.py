@@ -20,11 +20,10 @@ from drahealth.fakes.cluster.api import (
     Object,
 )
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.scheduling import control_loop
+from drahealth.fakes.cluster.scheduling import scheduler
 from drahealth.fakes.cluster.scheduling.claims import FINALIZER
 from drahealth.fakes.cluster.scheduling.scheduler import Scheduler
-from drahealth.fakes.kubelet_plugin.pools import Owner, Pool
-from drahealth.fakes.kubelet_plugin.slice_sync import SliceSync
+from drahealth.fakes.kubelet_plugin.slices import Owner, Pool, SliceSync
 from drahealth.proto.clock import SystemClock
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.expected_errors import api_error
@@ -332,7 +331,7 @@ async def test_interrupted_writes_are_completed_after_an_outage(cluster: Cluster
 
 def fail_one_binding(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the API server answer the next binding with an error, after which the scheduler retries at once."""
-    monkeypatch.setattr(control_loop, "_RETRY", 0)
+    monkeypatch.setattr(scheduler, "_RETRY", 0)
     bind, errors = cluster.server.bind, [ApiError(500, "InternalError", "etcdserver: request timed out")]
 
     async def fail_once(name: str, namespace: str, node: str) -> None:

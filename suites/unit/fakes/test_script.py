@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.cluster.containers.script import ANNOTATION, UNTIL_ENDED, Script, parse, parse_annotation
+from drahealth.fakes.cluster.runtime import ANNOTATION, UNTIL_ENDED, Script, parse, parse_annotation
 
 SPACE = st.sampled_from(["", " ", "  ", "\t"])
 SECONDS = st.integers(0, 10**6) | st.decimals(0, 1000, places=2)

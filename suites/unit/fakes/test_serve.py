@@ -12,8 +12,7 @@ import pytest
 from watchfiles import awatch
 
 from drahealth.fakes.control.remote import ControlFailed, RemoteDriver, RemoteHost
-from drahealth.fakes.control.standard_streams import FileWriter
-from drahealth.fakes.control.wire import LINE_LIMIT, Writer
+from drahealth.fakes.control.wire import LINE_LIMIT, FileWriter, Writer
 from drahealth.proto.events import Registered
 from drahealth.proto.values import Health
 from drahealth.suites.unit.endings import PATIENCE

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.cluster.api_server.protobuf_bodies import MESSAGES
-from drahealth.fakes.cluster.api_server.self_reviews import REVIEWS
+from drahealth.fakes.cluster.api import BINDINGS, EVICTIONS, OTHER_KINDS, Object
+from drahealth.fakes.cluster.api_server.bodies import MESSAGES
+from drahealth.fakes.cluster.api_server.discovery import REVIEWS
 from drahealth.fakes.cluster.api_server.served_kinds import SERVED
-from drahealth.fakes.cluster.other_kinds import BINDINGS, EVICTIONS, OTHER_KINDS
 from drahealth.suites.unit.fakes.test_api_http import JSON, Web, web
 from drahealth.suites.unit.fakes.test_protobuf_bodies import FROM_CLIENT_GO
 

@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from drahealth.fakes.cluster.api import Kind
-from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything
+from drahealth.fakes.cluster.api import Kind, Snapshot
+from drahealth.fakes.cluster.api_server.lists import Matches, everything
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.list_watch import Snapshot
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig

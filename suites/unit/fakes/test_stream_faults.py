@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.kubelet_plugin.health_streams.stream_faults import KINDS, Pipe, StreamFaults
+from drahealth.fakes.kubelet_plugin.health_streams import KINDS, Pipe, StreamFaults
 
 
 def taken(pipe: Pipe[Any], now: float) -> list[Any]:

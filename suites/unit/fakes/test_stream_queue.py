@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.kubelet_plugin.health_streams.stream_faults import StreamFaults
-from drahealth.fakes.kubelet_plugin.health_streams.stream_queue import MAX_DEVICES, MAX_MESSAGES, StreamQueue
+from drahealth.fakes.kubelet_plugin.health_streams import MAX_DEVICES, MAX_MESSAGES, StreamFaults, StreamQueue
 from drahealth.suites.unit.endings import PATIENCE
 
 

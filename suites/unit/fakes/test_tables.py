@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.cluster.api import CLAIMS, KINDS, LEASES, NAMESPACES, NODES, PODS, ApiError, Kind, Object
-from drahealth.fakes.cluster.api_server.printed_columns import columns_of, human_age
-from drahealth.fakes.cluster.api_server.printer_paths import values_at
-from drahealth.fakes.cluster.api_server.representations import Form, requested_form
-from drahealth.fakes.cluster.other_kinds import CRDS
+from drahealth.fakes.cluster.api import CLAIMS, CRDS, KINDS, LEASES, NAMESPACES, NODES, PODS, ApiError, Kind, Object
+from drahealth.fakes.cluster.api_server.answers import Form, requested_form
+from drahealth.fakes.cluster.api_server.tables import columns_of, human_age, values_at
 from drahealth.suites.unit.fakes.test_api_http import Web, web
 
 __all__ = ["web"]  # the fixture

@@ -9,7 +9,7 @@ import pytest
 
 from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.control.driver import DriverControl
+from drahealth.fakes.control.fake_options import DriverControl
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.control.taint import Taint
 from drahealth.suites.unit.endings import PATIENCE

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from drahealth.fakes.program.entry_count import excess
-from drahealth.fakes.program.user_files import MAX_BYTES, FileError
+from drahealth.fakes.program.user_files import MAX_BYTES, FileError, excess
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.model import VERBS, Timeline
-from drahealth.fakes.timelines.story import stories
+from drahealth.fakes.timelines.play import stories
 
 HEAD = "format: fault-timeline/v1\nname: n\n"
 ONE = HEAD + "timeline:\n  - {inject: xid/79, device: gpu-0}\n"

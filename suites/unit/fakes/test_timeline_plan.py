@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from drahealth.fakes.faults.catalogue import fault
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines import plan as plans
-from drahealth.fakes.timelines.actions import Action
 from drahealth.fakes.timelines.load import load
-from drahealth.fakes.timelines.plan import Plan, PlanError, plan
+from drahealth.fakes.timelines.plan import Action, Plan, PlanError, plan
 
 DEVICES = Inventory.of(4, partitions=2)
 

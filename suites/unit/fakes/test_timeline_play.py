@@ -5,10 +5,9 @@ import asyncio
 import pytest
 
 from drahealth.fakes.inventory.devices import Inventory
-from drahealth.fakes.timelines.actions import Action
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.model import Trigger
-from drahealth.fakes.timelines.plan import Plan, plan
+from drahealth.fakes.timelines.plan import Action, Plan, plan
 from drahealth.fakes.timelines.play import play
 
 

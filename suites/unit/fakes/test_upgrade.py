@@ -6,8 +6,8 @@ import grpc.aio
 import pytest
 
 from drahealth.fakes.cluster.api import SLICES
-from drahealth.fakes.control.driver import DriverControl
-from drahealth.fakes.hardware.upgrading import begin_upgrade
+from drahealth.fakes.control.fake_options import DriverControl
+from drahealth.fakes.hardware.instances import begin_upgrade
 from drahealth.proto.events import Unprepared
 from drahealth.proto.health_apis import SERVED_BY_FAKES, V1, V1ALPHA1
 from drahealth.proto.services import GET_INFO, PREPARE, UNPREPARE

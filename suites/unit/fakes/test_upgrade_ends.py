@@ -10,7 +10,7 @@ import pytest
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.driver_instance import DriverInstance
-from drahealth.fakes.kubelet_plugin.health_streams.streams import HealthStreams
+from drahealth.fakes.kubelet_plugin.health_streams import HealthStreams
 from drahealth.suites.unit.fakes.driver_rig import Rig
 from drahealth.suites.unit.fakes.upgrade_rig import NEWER, NEWER_SOCKETS, PATIENCE, Moody, both_run, comes_true, is_now
 from drahealth.suites.unit.manager.rig import until

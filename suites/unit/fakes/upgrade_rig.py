@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.control.driver import DriverControl
+from drahealth.fakes.control.fake_options import DriverControl
 from drahealth.fakes.control.remote import ControlFailed
-from drahealth.fakes.kubelet_plugin.pools import INSTANCE
+from drahealth.fakes.kubelet_plugin.slices import INSTANCE
 from drahealth.proto.services import NOTIFY_REGISTRATION
 from drahealth.suites.unit.endings import PATIENCE as PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from drahealth.manager.gates import Gates
-from drahealth.manager.profile import KEP, V1_37, Profile
+from drahealth.manager.profile import KEP, V1_37, Gates, Profile
 from drahealth.suites.unit.endings import running_since
 from drahealth.suites.unit.manager.rig import Node, settle
 

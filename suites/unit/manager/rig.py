@@ -16,12 +16,11 @@ import pytest
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import CLAIMS
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.control.driver import DriverOptions
+from drahealth.fakes.control.fake_options import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.sockets import ServedSocket
-from drahealth.manager.gates import Gates
 from drahealth.manager.manager import DeviceManager
-from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.profile import KEP, Gates, Profile
 from drahealth.proto.events import Event
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, Method
 from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse, DeviceHealth, Health, PodClaims, ResourceStatus

@@ -2,8 +2,7 @@
 
 import pytest
 
-from drahealth.manager.gates import Gates
-from drahealth.manager.profile import KEP, V1_34, V1_35, V1_36, V1_37, Profile
+from drahealth.manager.profile import KEP, V1_34, V1_35, V1_36, V1_37, Gates, Profile
 from drahealth.proto.values import AllocatedResources, ClaimUse, PodClaims
 from drahealth.suites.unit.manager.conftest import MakeNode
 from drahealth.suites.unit.manager.rig import Node

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.manager.allocation_checkpoint import dump_allocations, load_allocations
-from drahealth.manager.allocations import Allocation, Allocations, choose
-from drahealth.proto.extended_resources import DeviceNode, Grant, Mount, is_extended_resource
+from drahealth.manager.allocations import Allocation, Allocations, choose, dump_allocations, load_allocations
+from drahealth.proto.values import DeviceNode, Grant, Mount, is_extended_resource
 from drahealth.suites.unit.manager.rig import lines
 
 GPU, NIC = "example.com/gpu", "example.com/nic"

@@ -6,11 +6,11 @@ from typing import Any
 import grpc
 import pytest
 
-from drahealth.manager import device_plugin
-from drahealth.manager.allocation_checkpoint import ALLOCATIONS_FILE
+from drahealth.manager import device_plugins
+from drahealth.manager.allocations import ALLOCATIONS_FILE
 from drahealth.manager.plugin import PluginError
 from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS
-from drahealth.proto.extended_resources import AdmissionError, Amount
+from drahealth.proto.values import AdmissionError, Amount
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.conftest import MakeNode
 from drahealth.suites.unit.manager.plugin_rig import (
@@ -58,7 +58,7 @@ async def test_invalid_registration_is_rejected_with_a_reason(
 
 
 async def test_plugin_with_an_unreachable_endpoint_is_rejected(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_plugin, "DIAL_LIMIT", 0.2)
+    monkeypatch.setattr(device_plugins, "DIAL_LIMIT", 0.2)
     assert await call_register(node) == f"device plugin {RESOURCE} at odd.sock: no answer within 0.2 s"
 
 
@@ -73,7 +73,7 @@ async def test_plugin_without_get_options_is_rejected(node: Node) -> None:
 
 
 async def test_hanging_plugin_does_not_delay_other_plugins(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_plugin, "DIAL_LIMIT", 60.0)
+    monkeypatch.setattr(device_plugins, "DIAL_LIMIT", 60.0)
     hanging = asyncio.create_task(call_register(node))
     await run_plugin(node, GOOD)
     assert node.manager.amounts() == {GOOD: Amount(2, 2)}
@@ -150,7 +150,7 @@ async def test_plugin_crash_during_allocate_rejects_the_pod(node: Node) -> None:
 
 
 async def test_allocate_without_an_answer_times_out(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_plugin, "CALL_LIMIT", 0.3)
+    monkeypatch.setattr(device_plugins, "CALL_LIMIT", 0.3)
     plugin = await run_odd(node, of("a"))
     await until(lambda: node.manager.amounts().get(RESOURCE) == Amount(1, 1))
     plugin.answer = lambda request, context: asyncio.Event().wait()

@@ -6,14 +6,12 @@ from typing import Any
 import grpc
 import pytest
 
-from drahealth.manager.gates import Gates
-from drahealth.manager.profile import KEP, V1_36, V1_37, Profile
+from drahealth.manager.profile import KEP, V1_36, V1_37, Gates, Profile
 from drahealth.manager.registration import Candidate, Socket
 from drahealth.manager.resources import GRACE
 from drahealth.proto.device_plugin import GET_PREFERRED_ALLOCATION
 from drahealth.proto.events import PluginRegistered, Registered, StreamClosed
-from drahealth.proto.extended_resources import AdmissionError, Amount, Grant
-from drahealth.proto.values import Health, PodClaims
+from drahealth.proto.values import AdmissionError, Amount, Grant, Health, PodClaims
 from drahealth.suites.unit.manager.conftest import MakeNode
 from drahealth.suites.unit.manager.plugin_rig import (
     RESOURCE,

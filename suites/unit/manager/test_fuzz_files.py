@@ -13,14 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.manager.allocation_checkpoint import dump_allocations, load_allocations
-from drahealth.manager.allocations import Allocation
+from drahealth.manager.allocations import Allocation, dump_allocations, load_allocations
 from drahealth.manager.cache import HealthCache
 from drahealth.manager.checkpoint import Checkpoint, dump_claims, health_text, load_claims, load_health
 from drahealth.manager.profile import KEP
 from drahealth.manager.registration import find_sockets
-from drahealth.proto.extended_resources import Grant
-from drahealth.proto.values import DeviceId
+from drahealth.proto.values import DeviceId, Grant
 
 NOW, WALL = 100.0, 1_750_000_000.0
 DEVICE = {"Health": "Unhealthy", "LastUpdated": "2025-06-15T15:06:30Z", "HealthCheckTimeout": 10**9, "Message": "xid"}

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from drahealth.manager.gates import Gates
+from drahealth.manager.profile import Gates
 from drahealth.proto.values import Health
 from drahealth.suites.unit.manager.conftest import MakeNode
 from drahealth.suites.unit.manager.rig import Node, lines, says, until, watched_pod

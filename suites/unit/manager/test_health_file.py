@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.manager.cache import Entry, HealthCache
-from drahealth.manager.checkpoint import Checkpoint, load_health
-from drahealth.manager.health_file import AGAIN, HealthFile
+from drahealth.manager.checkpoint import AGAIN, Checkpoint, HealthFile, load_health
 from drahealth.manager.profile import KEP, V1_37, Profile
 from drahealth.proto.values import DeviceHealth, DeviceId, Health
 from drahealth.suites.unit.manager.rig import StillClock, settle, until

@@ -8,9 +8,8 @@ import grpc
 import pytest
 
 from drahealth.manager import plugin
-from drahealth.manager.gates import Gates
 from drahealth.manager.plugin import advertised_health_api
-from drahealth.manager.profile import KEP, V1_36, V1_37, Profile
+from drahealth.manager.profile import KEP, V1_36, V1_37, Gates, Profile
 from drahealth.proto.events import StreamOpened
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.values import Health

@@ -19,8 +19,8 @@ from drahealth.proto.device_plugin import (
     PRE_START_CONTAINER,
     REGISTER,
 )
-from drahealth.proto.extended_resources import AdmissionError, Amount
 from drahealth.proto.sockets import target
+from drahealth.proto.values import AdmissionError, Amount
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.anything import ANYTHING, a_few, is_line, mutated, odd_text
 from drahealth.suites.unit.manager.plugin_rig import (

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from drahealth.fakes.control.driver import Returned
+from drahealth.fakes.control.fake_options import Returned
 from drahealth.manager.dra import PrepareError
 from drahealth.manager.registration import find_sockets
 from drahealth.proto.events import Registered

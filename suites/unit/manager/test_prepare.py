@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from drahealth.fakes.cluster.api import CLAIMS
-from drahealth.fakes.control.driver import Returned
+from drahealth.fakes.control.fake_options import Returned
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager.dra import PrepareError
 from drahealth.manager.profile import KEP, V1_37, Profile

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from drahealth.manager.profile import KEP, V1_36, V1_37, Profile
 from drahealth.manager.resources import GRACE, Resources
-from drahealth.proto.extended_resources import Amount, PluginDevice, health_of
-from drahealth.proto.values import Health
+from drahealth.proto.values import Amount, Health, PluginDevice, health_of
 
 GPU = "example.com/gpu"
 

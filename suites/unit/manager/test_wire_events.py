@@ -19,9 +19,8 @@ from drahealth.proto.events import (
     StreamClosed,
     StreamOpened,
 )
-from drahealth.proto.extended_resources import Amount, PluginDevice
 from drahealth.proto.health_apis import V1
-from drahealth.proto.values import DeviceHealth, Health
+from drahealth.proto.values import Amount, DeviceHealth, Health, PluginDevice
 from drahealth.suites.unit.manager.plugin_rig import RESOURCE, OddDevicePlugin, call_register, of, run_pod, serve
 from drahealth.suites.unit.manager.rig import DRIVER, Node, until
 
@@ -153,7 +152,7 @@ async def test_no_message_is_decoded_for_events_without_an_observer(
     def turned(*_: object) -> None:
         raise AssertionError("a message was turned into plain data for nobody")
 
-    for name in ("plugin.undecoded", "calls.plain", "device_plugin.undecoded_list", "kubelet_socket.plain"):
+    for name in ("plugin.undecoded", "calls.plain", "device_plugins.undecoded_list", "registration.plain"):
         monkeypatch.setattr(f"drahealth.manager.{name}", turned)
     node.manager = DeviceManager(node.root, clock=node.clock)
     await node.manager.start()

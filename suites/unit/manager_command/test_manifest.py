@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.suites.manager_command.manifest import parse
 from drahealth.suites.manager_command.manifest_directory import is_manifest
+from drahealth.suites.manager_command.manifests import parse
 from drahealth.suites.unit.manager_command.rig import CLAIM, DIRECT, SCHEDULED, pod
 from drahealth.suites.yaml_tree import Malformed
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from drahealth.manager.gates import Gates
-from drahealth.manager.profile import PROFILES
+from drahealth.manager.profile import PROFILES, Gates
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.manager_command.api_server import make_server
 from drahealth.suites.manager_command.options import Options, gates_of
+from drahealth.suites.manager_command.program import make_server
 from drahealth.suites.unit.suites.test_command import refused
 
 OFF = "ResourceHealthStatus=false,ResourceHealthStatusMessage=false"

@@ -11,8 +11,8 @@ from aiohttp import ClientSession
 from rich.console import Console
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.program.bearer_token import BearerToken
-from drahealth.fakes.program.log_lines import FORMAT, LogLines
+from drahealth.fakes.program.log import FORMAT, LogLines
+from drahealth.fakes.program.private_files import BearerToken
 from drahealth.manager.cache import Reading
 from drahealth.manager.dra import Device
 from drahealth.proto.clock import SystemClock
@@ -33,10 +33,8 @@ from drahealth.proto.events import (
     StreamOpened,
 )
 from drahealth.proto.values import DeviceId, Health
-from drahealth.suites.manager_command.json_lines import JsonLines
-from drahealth.suites.manager_command.live_table import LiveTable
-from drahealth.suites.manager_command.metrics import Metrics
-from drahealth.suites.manager_command.pod_watch import pod_deleted, status_of
+from drahealth.suites.manager_command.output import JsonLines, LiveTable, Metrics
+from drahealth.suites.manager_command.program import pod_deleted, status_of
 from drahealth.suites.unit.manager_command.rig import DRIVER
 
 GPU = DeviceId(DRIVER, "node-a", "gpu-0")

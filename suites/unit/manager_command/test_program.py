@@ -8,15 +8,15 @@ from contextlib import aclosing
 import pytest
 
 from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, NODES, PODS, Kind, Object, WatchEvent
-from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything
+from drahealth.fakes.cluster.api_server.lists import Matches, everything
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.events import PodDeleted, Prepared, Unprepared
 from drahealth.proto.values import Health
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.manager_command.options import Options
-from drahealth.suites.targets.api_servers.memory import MemoryApiServer
+from drahealth.suites.targets.api_servers.serving import MemoryApiServer
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.manager_command.rig import (
     CLAIM,

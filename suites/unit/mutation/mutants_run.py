@@ -7,9 +7,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from drahealth.suites.mutation.coverage_map import CoverageMap
-from drahealth.suites.mutation.modules import ROOT
-from drahealth.suites.mutation.running import digest
+from tools.mutation.coverage_map import CoverageMap
+from tools.mutation.hand import ROOT
+from tools.mutation.running import digest
 
 PATIENCE = 240.0
 SCENARIO = "test_an_unhealthy_device_shows_in_the_pod_status_with_its_message"

@@ -5,8 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.mutation.hand import DoesNotApplyError, HandMutant, HandMutantError, parse_hand, read_hand
-from drahealth.suites.mutation.modules import ROOT, changed_modules, runs_at_import
+from tools.mutation.hand import (
+    ROOT,
+    DoesNotApplyError,
+    HandMutant,
+    HandMutantError,
+    changed_modules,
+    parse_hand,
+    read_hand,
+    runs_at_import,
+)
 
 EVERY = read_hand(ROOT / "ci" / "hand-mutants")
 FILE = 'part = "streams"\n[[mutant]]\nname = "a"\ndoes = "It ends."\nfile = "m.py"\nold = "x"\nnew = ""\n'

@@ -2,8 +2,8 @@
 
 import pytest
 
-from drahealth.suites.mutation.hanging import LIMITS, Limits, Patience
 from drahealth.suites.story.node import RECEIPT_LIMIT
+from tools.mutation.running import LIMITS, Limits, Patience
 
 
 @pytest.mark.parametrize(

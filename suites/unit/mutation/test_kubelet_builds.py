@@ -3,8 +3,8 @@
 import fcntl
 from pathlib import Path
 
-from drahealth.suites.mutation.kubelet_builds import KubeletBuilds
 from drahealth.suites.targets.progress import silent
+from tools.mutation.kubelets import KubeletBuilds
 
 
 def test_build_logs_once_that_it_waits_for_another_build(tmp_path: Path) -> None:

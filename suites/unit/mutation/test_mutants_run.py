@@ -8,10 +8,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from drahealth.suites.mutation.modules import ROOT
-from drahealth.suites.mutation.operators import Mutation, mutations
-from drahealth.suites.mutation.running import digest
 from drahealth.suites.unit.mutation.mutants_run import finish, results, start, write_map
+from tools.mutation.hand import ROOT
+from tools.mutation.operators import Mutation, mutations
+from tools.mutation.running import digest
 
 DRA, CHECKPOINT = "manager/dra.py", "manager/checkpoint.py"
 REPORTED = f"{DRA} DraManager._reported"

@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from drahealth.suites.mutation.modules import ROOT, changed_modules
-from drahealth.suites.mutation.operators import OPERATORS, mutated, mutations, sample
+from tools.mutation.hand import ROOT, changed_modules
+from tools.mutation.operators import OPERATORS, mutated, mutations, sample
 
 
 def changes(source: str) -> list[tuple[str, str, str]]:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from drahealth.suites.mutation.modules import LEFT_OUT, ROOT, changed_modules
-from drahealth.suites.mutation.page import page
-from drahealth.suites.mutation.score import Score
+from tools.mutation.hand import LEFT_OUT, ROOT, changed_modules
+from tools.mutation.page import Score, page
 
 WRITTEN = page(Score({}, (), {}), Score({}, (), {}), "all changes", [])
 PUBLISHED = (ROOT / "docs" / "mutants.md").read_text()

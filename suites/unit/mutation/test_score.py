@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.mutation.hand import HandMutant
-from drahealth.suites.mutation.operators import Mutation
-from drahealth.suites.mutation.page import page
-from drahealth.suites.mutation.running import Results, Trial
-from drahealth.suites.mutation.score import EquivalentError, Score, read_equivalent
+from tools.mutation.hand import HandMutant
+from tools.mutation.operators import Mutation
+from tools.mutation.page import EquivalentError, Score, page, read_equivalent
+from tools.mutation.running import Results, Trial
 
 
 def mutation(number: int) -> Mutation:

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.mutation.coverage_map import CoverageMap
-from drahealth.suites.mutation.hand import HandMutant
-from drahealth.suites.mutation.hanging import LIMITS, Limits
-from drahealth.suites.mutation.modules import ROOT
-from drahealth.suites.mutation.running import Results, Trial, run_all
+from tools.mutation.coverage_map import CoverageMap
+from tools.mutation.hand import ROOT, HandMutant
+from tools.mutation.running import LIMITS, Limits, Results, Trial, run_all
 
 PATH = "manager/dra.py"
 SCENARIO = "test_an_unhealthy_device_shows_in_the_pod_status_with_its_message"

@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from drahealth.suites.mutation.hand import HandMutantError
-from drahealth.suites.mutation.kubelet_page import page, table
-from drahealth.suites.mutation.modules import ROOT
-from drahealth.suites.mutation.running import Trial
-from drahealth.suites.mutation.wrong_kubelets import judge, outcomes, parse_wrong_kubelets, read_wrong_kubelets
+from tools.mutation.hand import ROOT, HandMutantError
+from tools.mutation.kubelets import judge, outcomes, page, parse_wrong_kubelets, read_wrong_kubelets, table
+from tools.mutation.running import Trial
 
 FILE = """\
 part = "the status"

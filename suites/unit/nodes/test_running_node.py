@@ -12,9 +12,8 @@ import pytest
 from drahealth.fakes import CLAIMS, PODS
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, Kind
 from drahealth.suites import ConfigurationError, HarnessError, Pod, RunningNode
-from drahealth.suites.nodes.running_target import RunningTarget
-from drahealth.suites.nodes.shared_node import driver_name
-from drahealth.suites.targets.polling import poll
+from drahealth.suites.nodes.running_node import RunningTarget, driver_name
+from drahealth.suites.targets.waiting import poll
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.command_process import COMMAND
 

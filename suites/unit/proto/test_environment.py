@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from drahealth.proto.environment import environment_of_others, silence_grpc
+from drahealth.proto.package import environment_of_others, silence_grpc
 
 NAME = "GRPC_VERBOSITY"
 

@@ -16,8 +16,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.control.news import News
 from drahealth.fakes.control.wire import LINE_LIMIT
 from drahealth.fakes.ctl.connection import Connection
-from drahealth.fakes.serve.program import Program
-from drahealth.fakes.serve.running import settings_of
+from drahealth.fakes.serve.program import Program, settings_of
 from drahealth.fakes.serve.settings import Settings
 from drahealth.proto.events import DriverEvent, DriverServed, to_json
 from drahealth.suites.unit import command_process

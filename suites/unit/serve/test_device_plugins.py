@@ -23,7 +23,7 @@ from drahealth.fakes.serve.program import Program
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto.device_plugin import REGISTER
 from drahealth.proto.events import DeviceChanged, DevicesListed, DeviceUnlisted, Event, ReportSummary
-from drahealth.proto.extended_resources import PluginDevice
+from drahealth.proto.values import PluginDevice
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.serve.rig import DRIVER, FILE, Rig, Said

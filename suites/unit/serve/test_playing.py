@@ -6,10 +6,9 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from drahealth.fakes.cluster.api import PODS, ApiError, Kind, Object
-from drahealth.fakes.cluster.api_server.selected_changes import Matches, everything
+from drahealth.fakes.cluster.api import PODS, ApiError, Kind, Object, Snapshot
+from drahealth.fakes.cluster.api_server.lists import Matches, everything
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.list_watch import Snapshot
 from drahealth.fakes.program.errors import CommandError
 from drahealth.proto.services import NOTIFY_REGISTRATION
 from drahealth.proto.sockets import target

@@ -7,8 +7,8 @@ import grpc.aio
 import pytest
 
 from drahealth.fakes.cluster.api import CLAIMS, PODS, Object
-from drahealth.fakes.kubelet_plugin.health_streams.overrides import HealthOverride
-from drahealth.fakes.serve.pod_annotations import Annotation, annotations_of, claims_of, worst_overrides
+from drahealth.fakes.kubelet_plugin.health_table import HealthOverride
+from drahealth.fakes.serve.pods import Annotation, annotations_of, claims_of, worst_overrides
 from drahealth.proto.health_apis import V1
 from drahealth.proto.services import PREPARE, UNPREPARE, Unary
 from drahealth.proto.sockets import target
@@ -204,7 +204,7 @@ async def test_annotation_health_is_kept_during_an_api_server_outage(
 
 def of_pods(caplog: pytest.LogCaptureFixture) -> list[str]:
     """How each line begins that is about following pods."""
-    mine = (record for record in caplog.records if record.name.endswith("node_pods"))
+    mine = (record for record in caplog.records if record.name.endswith("serve.pods"))
     return [record.getMessage().partition(",")[0] for record in mine]
 
 

@@ -10,7 +10,7 @@ from drahealth.manager.dra import DraManager
 from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.health_apis import HealthApi
 from drahealth.suites.judging.diagnosis import Diagnosis
-from drahealth.suites.judging.violation import Violation
+from drahealth.suites.judging.status_content import Violation
 from drahealth.suites.run.scenario import scenario_of
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.reference.target import RESYNC, ReferenceTarget

@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from drahealth.fakes.cluster.containers.runtime import ContainerRuntime, ContainerState
+from drahealth.fakes.cluster.runtime import ContainerRuntime, ContainerState
 from drahealth.manager.cache import Update
 from drahealth.manager.claims import PreparedClaim
 from drahealth.manager.dra import DraManager, Notify
-from drahealth.manager.gates import Gates
+from drahealth.manager.profile import Gates
 from drahealth.proto.values import (
     DEFAULT_TIMEOUT,
     AllocatedResources,

@@ -5,13 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from drahealth.manager.device_plugin import DevicePlugin
-from drahealth.manager.device_plugins import DevicePluginManager, Entries
+from drahealth.manager.device_plugins import DevicePlugin, DevicePluginManager, Entries
 from drahealth.manager.dra import Notify
-from drahealth.manager.gates import Gates
+from drahealth.manager.profile import Gates
 from drahealth.manager.resources import Resources
-from drahealth.proto.extended_resources import PluginDevice
-from drahealth.proto.values import Health, PodClaims, ResourceHealth
+from drahealth.proto.values import Health, PluginDevice, PodClaims, ResourceHealth
 
 
 class TellsNobody(DevicePluginManager):

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from drahealth.proto.events import StatusSeen
 from drahealth.proto.history import read_history
 from drahealth.suites import command
-from drahealth.suites.commands.worker_count import fitting
+from drahealth.suites.commands.running import fitting
 from drahealth.suites.judging.ledger import requirements
-from drahealth.suites.run.catalogue import scenarios
+from drahealth.suites.run.scenario import scenarios
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.command_process import COMMAND
 

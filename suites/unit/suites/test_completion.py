@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.run.catalogue import scenarios
+from drahealth.suites.run.scenario import scenarios
 from drahealth.suites.unit.command_process import COMMAND, run
 
 BASH = """

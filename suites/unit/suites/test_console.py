@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from drahealth.suites.commands.console import Live
+from drahealth.suites.commands.running import Live
 from drahealth.suites.judging.ledger import known_issues
 from drahealth.suites.judging.report import Conditions, Outcome, Result, Run
 

@@ -4,14 +4,11 @@ from collections import Counter
 
 import pytest
 
-from drahealth.suites.checking.ledger import requirements as driver_requirements
-from drahealth.suites.judging.ledger import requirements
-from drahealth.suites.judging.readings import readings
-from drahealth.suites.judging.statements import JudgedStatement, statements
-from drahealth.suites.mutation.hand import read_hand
-from drahealth.suites.mutation.modules import ROOT
-from drahealth.suites.run.catalogue import scenarios
+from drahealth.suites.drivers.verdicts import requirements as driver_requirements
+from drahealth.suites.judging.ledger import JudgedStatement, readings, requirements, statements
+from drahealth.suites.run.scenario import scenarios
 from drahealth.suites.unit.suites.test_mutants import CASES
+from tools.mutation.hand import ROOT, read_hand
 
 ENTRY = {
     "text": "KEP",

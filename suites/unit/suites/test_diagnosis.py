@@ -20,8 +20,7 @@ from drahealth.proto.events import (
     StreamOpened,
     TimePassed,
 )
-from drahealth.proto.extended_resources import PluginDevice
-from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
+from drahealth.proto.values import Health, PluginDevice, ResourceHealth, ResourceStatus
 from drahealth.suites.judging.diagnosis import DEVICE_PLUGIN, Diagnosis, Setting, diagnose, first_violation
 from drahealth.suites.judging.status_content import Sought
 from drahealth.suites.unit.suites.histories import (

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from drahealth.suites.judging.report import Run
-from drahealth.suites.judging.run_report import report_of, to_json
+from drahealth.suites.judging.report import Run, report_of, to_json
 
 ROOT = Path(__file__).resolve().parents[3]
 

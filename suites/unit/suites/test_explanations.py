@@ -2,11 +2,10 @@
 
 import pytest
 
-from drahealth.suites.checking import ledger as driver_ledger
-from drahealth.suites.commands.explanations import explanations
+from drahealth.suites.commands.explaining import explanations
+from drahealth.suites.drivers import verdicts as driver_ledger
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.judging.ledger import every_known_issue, requirements
-from drahealth.suites.judging.readings import readings
+from drahealth.suites.judging.ledger import every_known_issue, readings, requirements
 
 IDS = [*requirements(), *driver_ledger.requirements(), *{issue.id for issue in every_known_issue()}, *readings()]
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.proto.event_text import format_event
 from drahealth.proto.events import (
     CheckpointWritten,
     CommandDone,
@@ -34,9 +33,9 @@ from drahealth.proto.events import (
     TimeSkipped,
     Unprepared,
 )
-from drahealth.proto.extended_resources import PluginDevice
-from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.judging.history_text import format_history
+from drahealth.proto.events.text import format_event
+from drahealth.proto.values import DeviceHealth, Health, PluginDevice
+from drahealth.suites.judging.histories import format_history
 from drahealth.suites.unit.suites.histories import container, entry, history, pod, report, resource, status
 
 HOT = DeviceHealth("node-a", "gpu-0", Health.UNHEALTHY, "hot")

@@ -6,8 +6,8 @@ import pytest
 
 from drahealth.proto.events import DevicesHeld, HeldDevice, HeldResource
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
-from drahealth.suites.judging import holdings
-from drahealth.suites.story.holdings import devices_held
+from drahealth.suites.judging import status_content
+from drahealth.suites.story.pod_watch import devices_held
 from drahealth.suites.unit.suites.histories import DEVICES, DRIVER, POOL, container, entry, history, pod, resource
 
 RESOURCE = "example.com/gpu"
@@ -97,7 +97,7 @@ LISTED = ResourceHealth("a", Health.HEALTHY), ResourceHealth("b", Health.HEALTHY
     ],
 )
 def test_status_shows_only_devices_that_its_container_or_pod_holds(shown: Any, found: int) -> None:
-    assert len(list(holdings.not_held(history(shown, HOLDS, shown), DEVICES))) == found
+    assert len(list(status_content.not_held(history(shown, HOLDS, shown), DEVICES))) == found
 
 
 @pytest.mark.parametrize(
@@ -111,5 +111,5 @@ def test_status_shows_only_devices_that_its_container_or_pod_holds(shown: Any, f
 )
 def test_a_container_of_a_running_pod_shows_each_watched_device_that_it_holds(shown: Any, found: int) -> None:
     watched = [(DRIVER, POOL, "gpu-0")]
-    assert len(list(holdings.missing(history(HOLDS), [shown], DEVICES, watched))) == found
-    assert list(holdings.missing(history(HOLDS), [shown], DEVICES, [])) == []
+    assert len(list(status_content.missing(history(HOLDS), [shown], DEVICES, watched))) == found
+    assert list(status_content.missing(history(HOLDS), [shown], DEVICES, [])) == []

@@ -23,7 +23,8 @@ from drahealth.proto.events import (
     Unregistered,
 )
 from drahealth.proto.values import Health
-from drahealth.suites.judging import invariants, stream_ends
+from drahealth.suites.judging import invariants
+from drahealth.suites.judging import invariants as stream_ends
 from drahealth.suites.unit.suites.histories import (
     DEVICES,
     DRIVER,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.fakes.control.driver import DriverOptions
+from drahealth.fakes.control.fake_options import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager.profile import KEP, V1_37
 from drahealth.proto.events import (
@@ -20,10 +20,9 @@ from drahealth.proto.events import (
     StreamClosed,
     StreamOpened,
 )
-from drahealth.proto.extended_resources import PluginDevice
 from drahealth.proto.history import Header, HistoryFile
-from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.judging.kubelet_side import as_read, devices_in, one_side, violations
+from drahealth.proto.values import DeviceHealth, Health, PluginDevice
+from drahealth.suites.judging.histories import as_read, devices_in, one_side, violations
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.reference.target import ReferenceTarget
 from drahealth.suites.unit.manager.rig import until

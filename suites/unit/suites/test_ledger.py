@@ -14,7 +14,7 @@ from drahealth.manager.profile import KEP, PROFILES
 from drahealth.proto.values import DeviceHealth
 from drahealth.suites.judging import invariants
 from drahealth.suites.judging.ledger import KnownIssue, Requirement, known_issues, requirements
-from drahealth.suites.run.catalogue import scenarios
+from drahealth.suites.run.scenario import scenarios
 
 SUITES = Path(__file__).resolve().parents[2]
 FACTS = SUITES.parent / "docs" / "facts.md"

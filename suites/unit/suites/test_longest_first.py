@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from drahealth.suites.commands.worker_count import MOST, worker_count
+from drahealth.suites.commands.running import MOST, worker_count
 from drahealth.suites.run import longest_first
-from drahealth.suites.run.catalogue import scenarios
 from drahealth.suites.run.longest_first import distribute_evenly, seconds, sort_longest_first
+from drahealth.suites.run.scenario import scenarios
 from drahealth.suites.targets.definition import TargetDefinition
 from drahealth.suites.targets.kubelet.definition import DEFINITION as KUBELET
 from drahealth.suites.targets.reference.definition import DEFINITION as REFERENCE

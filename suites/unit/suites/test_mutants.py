@@ -9,7 +9,7 @@ from drahealth.manager.profile import KEP, MEBIBYTE, V1_37
 from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT
 from drahealth.proto.values import Health
 from drahealth.suites.judging.ledger import requirements
-from drahealth.suites.judging.violation import Violation
+from drahealth.suites.judging.status_content import Violation
 from drahealth.suites.kep import test_api_server_down as away
 from drahealth.suites.kep import test_basic as basic
 from drahealth.suites.kep import test_claims as claims

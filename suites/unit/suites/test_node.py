@@ -12,7 +12,7 @@ from drahealth.proto.events import GateSet, Observe, Step, TimePassed
 from drahealth.proto.values import Health
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.ledger import KnownIssue
-from drahealth.suites.judging.violation import STEP_FAILED, Violation
+from drahealth.suites.judging.status_content import STEP_FAILED, Violation
 from drahealth.suites.story import node as module
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node

@@ -11,7 +11,7 @@ import pytest
 from drahealth.fakes.cluster.api import NAMESPACES
 from drahealth.manager.profile import KEP
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.run.overlap import Overlap
+from drahealth.suites.run.session import Overlap
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.reference.target import ReferenceTarget
 from drahealth.suites.unit import command_process

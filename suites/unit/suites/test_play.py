@@ -8,7 +8,7 @@ import pytest
 
 from drahealth.proto.events import TimeSkipped
 from drahealth.proto.history import read_history
-from drahealth.suites.commands.play import play_timelines
+from drahealth.suites.commands.running import play_timelines
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.unit.suites.test_command import BROKEN, drahealth
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from drahealth.proto.events import ContainerRun, Event, GateSet, PodRewritten, PodStateSeen, Stopped
-from drahealth.suites.judging import pod_states
-from drahealth.suites.story.pod_states import is_rewritten, state_seen
+from drahealth.suites.judging import invariants
+from drahealth.suites.story.pod_watch import is_rewritten, state_seen
 from drahealth.suites.unit.suites.histories import history
 
 RUNS = ContainerRun("main", "regular", "running", "a", 0, ready=True, started=True)
@@ -28,7 +28,7 @@ def state(*runs: ContainerRun, phase: str = "Running", has_address: bool = True,
 
 
 def found(*happened: Event) -> list[str]:
-    return list(pod_states.not_from_containers(history(*happened)))
+    return list(invariants.not_from_containers(history(*happened)))
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_ready_is_not_judged_after_a_stop_of_the_kubelet() -> None:
 
 def test_pod_rewrite_is_a_violation_unless_the_gate_changed() -> None:
     written = PodRewritten("pod-1", "u")
-    assert len(list(pod_states.only_times(history(written, written)))) == 1
-    assert list(pod_states.only_times(history(GateSet("ResourceHealthStatus", False), written))) == []
+    assert len(list(invariants.only_times(history(written, written)))) == 1
+    assert list(invariants.only_times(history(GateSet("ResourceHealthStatus", False), written))) == []
 
 
 def pod_object(version: str = "1", **status: Any) -> dict[str, Any]:

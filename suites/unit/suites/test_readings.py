@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.suites.judging.ledger import requirements
-from drahealth.suites.judging.readings import Reading, readings
+from drahealth.suites.judging.ledger import Reading, readings, requirements
 
 STATEMENT = {"text": "KEP", "section": "Proposal", "says": "Yes."}
 ENTRY: dict[str, Any] = {

@@ -8,8 +8,8 @@ import pytest
 from drahealth.manager.profile import KEP
 from drahealth.proto.events import Event, Record, ReportReceived, ReportSent, StreamClosed, TimePassed
 from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.story.history import are_received
 from drahealth.suites.story.node import Node
-from drahealth.suites.story.receipts import are_received
 from drahealth.suites.targets.reference.target import ReferenceTarget
 from drahealth.suites.unit.endings import PATIENCE
 

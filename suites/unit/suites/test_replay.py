@@ -13,16 +13,16 @@ from drahealth.fakes.control.commands.reports import Report
 from drahealth.fakes.control.commands.streams import StreamClose, StreamSend
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.inventory.devices import Inventory
-from drahealth.fakes.timelines.actions import Action, Send
+from drahealth.fakes.timelines.build import dump
 from drahealth.fakes.timelines.check import checked_plan
-from drahealth.fakes.timelines.dump import dump
 from drahealth.fakes.timelines.load import load
-from drahealth.fakes.timelines.messages import command_of
 from drahealth.fakes.timelines.model import Trigger
+from drahealth.fakes.timelines.plan import Action, Send
 from drahealth.fakes.timelines.play import play
+from drahealth.fakes.timelines.stage import command_of
 from drahealth.proto.health_apis import HEALTH_APIS, V1
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.commands.record import Recorder, StreamMessage
+from drahealth.suites.commands.recording import Recorder, StreamMessage
 from drahealth.suites.unit.fakes.driver_rig import Rig
 from drahealth.suites.unit.manager.rig import until
 

@@ -8,8 +8,7 @@ import jsonschema
 import pytest
 
 from drahealth.suites.judging.ledger import requirements
-from drahealth.suites.judging.report import Conditions, Result, Run
-from drahealth.suites.judging.run_report import report_of, run_report_schema, to_json
+from drahealth.suites.judging.report import Conditions, Result, Run, report_of, run_report_schema, to_json
 
 PUBLISHED = json.loads(Path(__file__).parents[3].joinpath("docs", "run-report.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(PUBLISHED)

@@ -8,8 +8,7 @@ import pytest
 
 from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT, V1, HealthApi
 from drahealth.suites.kep import test_basic, test_timeouts
-from drahealth.suites.run.catalogue import scenarios
-from drahealth.suites.run.scenario import Scenario, scenario, scenario_of
+from drahealth.suites.run.scenario import Scenario, scenario, scenario_of, scenarios
 from drahealth.suites.targets.capabilities import Capability
 
 

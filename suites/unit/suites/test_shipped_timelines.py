@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.fakes.timelines.story import stories
+from drahealth.fakes.timelines.play import stories
 from drahealth.suites import timelines
-from drahealth.suites.judging.violation import StepFailed, Violation
+from drahealth.suites.judging.status_content import StepFailed, Violation
 from drahealth.suites.run import collect
 from drahealth.suites.unit.suites import mutants, plugin_mutants, report_mutants, stream_mutants
 from drahealth.suites.unit.suites.mutant_play import NOT_DUE, SOON, Case, play

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.cluster.pod_status import status_seen
+from drahealth.fakes.cluster.pods import status_seen
 from drahealth.proto.events import StatusWritten
-from drahealth.suites.judging import status_writes
+from drahealth.suites.judging import invariants
 from drahealth.suites.targets.audit import AuditLog, status_write
 from drahealth.suites.unit.suites.histories import history, pod
 
@@ -21,12 +21,12 @@ def test_each_error_of_a_rejected_status_is_found_once() -> None:
     records = history(
         written(), written(error="Too long"), written(error="Too long"), written("pod-2", error="Too long")
     )
-    assert len(list(status_writes.refused(records))) == 2
+    assert len(list(invariants.refused(records))) == 2
 
 
 def test_a_write_without_a_change_is_found_unless_it_was_rejected() -> None:
     records = history(written(), written(changed=False, error="Too long"), written("pod-2", changed=False))
-    [found] = status_writes.unchanged(records)
+    [found] = invariants.unchanged(records)
     assert "pod-2" in found
 
 
@@ -35,7 +35,7 @@ def test_unknown_keys_of_a_status_are_found() -> None:
     entries = [{"name": "claim:c/gpu", "resources": [element], "since": "today"}]
     status = {"initContainerStatuses": [{"name": "first", "allocatedResourcesStatus": entries}]}
     seen = status_seen({"metadata": {"name": "pod-1", "uid": "u"}, "status": status})
-    found = list(status_writes.unknown_keys(history(seen, seen, pod())))
+    found = list(invariants.unknown_keys(history(seen, seen, pod())))
     assert found == ["pod pod-1 showed claim:c/gpu.since", "pod pod-1 showed claim:c/gpu.a.temperature"]
 
 
@@ -43,7 +43,7 @@ def test_empty_lists_of_a_pod_and_its_containers_are_found_once() -> None:
     empty: dict[str, Any] = {"allocatedResourcesStatus": []}
     status = {**empty, "containerStatuses": [{"name": "main", **empty}, {"name": "other"}]}
     seen = status_seen({"metadata": {"name": "pod-1", "uid": "u"}, "status": status})
-    found = [text.split(" had ")[0] for text in status_writes.empty(history(seen, seen, pod()))]
+    found = [text.split(" had ")[0] for text in invariants.empty(history(seen, seen, pod()))]
     assert found == ["pod pod-1", "container main of pod pod-1"]
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.run.catalogue import scenarios
 from drahealth.suites.run.options import Options
+from drahealth.suites.run.scenario import scenarios
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
 

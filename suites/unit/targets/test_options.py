@@ -11,10 +11,10 @@ from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1AL
 from drahealth.suites.command import app
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.run.options import Options
-from drahealth.suites.targets.kind.configuration import KindConfiguration
 from drahealth.suites.targets.kind.options import KindOptions
-from drahealth.suites.targets.kubelet.configuration import KubeletConfiguration
-from drahealth.suites.targets.reference.configuration import ReferenceConfiguration
+from drahealth.suites.targets.kind.target import KindConfiguration
+from drahealth.suites.targets.kubelet.target import KubeletConfiguration
+from drahealth.suites.targets.reference.target import ReferenceConfiguration
 
 KIND = "--target kind"
 ACCEPTED = {

@@ -8,8 +8,8 @@ import yaml
 from drahealth.manager.profile import PROFILES
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.run.options import Options
-from drahealth.suites.targets.kind.cluster import node_release
-from drahealth.suites.targets.kind.configuration import KindConfiguration
+from drahealth.suites.targets.kind import program
+from drahealth.suites.targets.kind.target import KindConfiguration
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.shared_options import KUBERNETES
@@ -47,8 +47,8 @@ def test_unknown_minor_release_is_rejected_with_the_known_ones() -> None:
 
 def test_every_profile_of_a_release_has_a_newest_patch_on_each_target() -> None:
     minors = [profile.release for profile in PROFILES.values() if profile.release]
-    assert ([*NEWEST], [*node_release.NEWEST]) == (minors, minors)
-    assert all(version.startswith(f"{minor}.") for minor, version in (*NEWEST.items(), *node_release.NEWEST.items()))
+    assert ([*NEWEST], [*program.NEWEST]) == (minors, minors)
+    assert all(version.startswith(f"{minor}.") for minor, version in (*NEWEST.items(), *program.NEWEST.items()))
     assert DEFAULT_VERSION in NEWEST.values()
 
 
@@ -56,7 +56,7 @@ def test_newest_patches_are_those_of_ci() -> None:
     text = Path(__file__).parents[3].joinpath(".github/workflows/ci.yml").read_text(encoding="utf-8")
     kubelet, kind = (yaml.safe_load(text)["jobs"][job]["strategy"]["matrix"] for job in ("kubelet", "kind"))
     assert sorted(NEWEST.values()) == kubelet["kubernetes"]
-    assert sorted(node_release.NEWEST.values()) == [one["kubernetes"] for one in kind["include"]]
+    assert sorted(program.NEWEST.values()) == [one["kubernetes"] for one in kind["include"]]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from drahealth.fakes.cluster.api import PODS
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.suites.unit.command_process import COMMAND, PATIENCE, Done, run
 from drahealth.suites.unit.up_command.page import PAGE, manifest_of, printed_by, python_of
 

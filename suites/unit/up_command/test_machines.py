@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.namespaces import permission
+from drahealth.suites.targets import namespaces as permission
 from drahealth.suites.unit.command_process import PATIENCE, Done
 
 pytestmark = pytest.mark.usefixtures("user_namespaces")

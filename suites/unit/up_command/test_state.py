@@ -10,12 +10,18 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.targets.kind.cluster import records
-from drahealth.suites.up_command.folder import NodeFolder, folders
+from drahealth.suites.targets.kind import ownership
 from drahealth.suites.up_command.options import UpOptions, gates_of, planned
-from drahealth.suites.up_command.process_identity import ProcessIdentity
-from drahealth.suites.up_command.showing import next_lines, status_of
-from drahealth.suites.up_command.state import FORMAT, NodeState, read_state, write_state
+from drahealth.suites.up_command.state import (
+    FORMAT,
+    NodeFolder,
+    NodeState,
+    ProcessIdentity,
+    folders,
+    read_state,
+    write_state,
+)
+from drahealth.suites.up_command.using import next_lines, status_of
 
 OWN = ProcessIdentity.own()
 STATE = NodeState("1.37.1", {"Some": True}, "ready", process=OWN)
@@ -72,7 +78,7 @@ def test_a_folder_without_a_lock_is_no_node(folder: NodeFolder, monkeypatch: pyt
 
 def test_name_of_the_kind_records_is_rejected_for_a_node() -> None:
     with pytest.raises(ConfigurationError):
-        NodeFolder(records.default_base().name)
+        NodeFolder(ownership.default_base().name)
 
 
 def test_only_one_process_has_the_lock(folder: NodeFolder) -> None:

@@ -1,38 +1,110 @@
-"""The cache of programs: one folder for each release and platform, complete or missing.
-
-    <root>/kubernetes/v1.37.1/linux-amd64/{kubelet,...,manifest.json}
-    <root>/etcd/v3.6.5/linux-amd64/{etcd,manifest.json}
-    <root>/helm/v4.3.1/linux-amd64/{helm,manifest.json}
-    <root>/parts/...    unfinished folders of running processes
-    <root>/lock         held by the process that changes anything
-
-A folder is made in parts/ and moved when it is complete. The lock ends with its process, so the holder of the lock may
-remove everything in parts/.
-"""
+"""The cache of programs: one folder for each release and platform, complete or absent."""
 
 import contextlib
+import hashlib
+import json
 import os
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import filelock
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.cache import default_root
-from drahealth.suites.targets.held_lock import held
-from drahealth.suites.targets.kubelet.binaries import manifest
 from drahealth.suites.targets.kubelet.binaries.releases import (
+    Order,
     Package,
     Platform,
+    Source,
     etcd,
     kubernetes,
     this_platform,
 )
-from drahealth.suites.targets.kubelet.binaries.sources import Order, Source
 from drahealth.suites.targets.progress import Progress, silent
+from drahealth.suites.targets.run_directory import default_root
 from drahealth.suites.targets.versions import parse_version
+from drahealth.suites.targets.waiting import held
+
+# The record of a folder of programs, and a check that is fast for unchanged files.
+#
+# A file with the size and modification time of its last full check is good. Of any other file the SHA-256 is
+# compared. `manifest.json` is in the folder itself, so a folder can be copied or restored as it is.
+
+_NAME = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One file at its last full check; `origin` is a text for people."""
+
+    sha256: str
+    size: int
+    mtime_ns: int
+    origin: str
+
+
+def sha256_of(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def record(path: Path, origin: str) -> Recorded:
+    """The record of the file as it is now."""
+    stat = path.stat()
+    return Recorded(sha256_of(path), stat.st_size, stat.st_mtime_ns, origin)
+
+
+def read(folder: Path) -> dict[str, Recorded]:
+    """The records of the folder by file name; none if the manifest is missing or damaged."""
+    try:
+        entries = json.loads((folder / _NAME).read_text(encoding="utf-8"))
+        return {name: Recorded(**entry) for name, entry in entries.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def write(folder: Path, records: dict[str, Recorded]) -> None:
+    """Replaces the manifest atomically."""
+    text = json.dumps({name: asdict(entry) for name, entry in sorted(records.items())}, indent=1)
+    draft = folder / f".{_NAME}.{os.getpid()}"
+    draft.write_text(text + "\n", encoding="utf-8")
+    draft.replace(folder / _NAME)
+
+
+def good_files(folder: Path, names: Iterable[str]) -> dict[str, Recorded]:
+    """The named files that match the manifest, with their records."""
+    records = read(folder)
+    kept = {name: entry for name in names if (entry := _checked(folder / name, records.get(name))) is not None}
+    if any(entry != records[name] for name, entry in kept.items()):
+        with contextlib.suppress(OSError):  # a read-only cache is checked in full every time
+            write(folder, records | kept)
+    return kept
+
+
+def _checked(path: Path, entry: Recorded | None) -> Recorded | None:
+    try:
+        stat = path.stat()
+        if entry is None or stat.st_size != entry.size:
+            return None
+        if stat.st_mtime_ns == entry.mtime_ns:
+            return entry
+        return again if (again := record(path, entry.origin)).sha256 == entry.sha256 else None
+    except OSError:
+        return None
+
+
+# The cache of programs: one folder for each release and platform, complete or missing.
+#
+#     <root>/kubernetes/v1.37.1/linux-amd64/{kubelet,...,manifest.json}
+#     <root>/etcd/v3.6.5/linux-amd64/{etcd,manifest.json}
+#     <root>/helm/v4.3.1/linux-amd64/{helm,manifest.json}
+#     <root>/parts/...    unfinished folders of running processes
+#     <root>/lock         held by the process that changes anything
+#
+# A folder is made in parts/ and moved when it is complete. The lock ends with its process, so the holder of the lock
+# may remove everything in parts/.
 
 HELM = "helm"
 """The project of Helm."""
@@ -100,7 +172,7 @@ class Store:
             return sum(map(self._discard, folders))
 
     def _missing(self, package: Package) -> list[str]:
-        good = manifest.good(self.folder(package), package.programs)
+        good = good_files(self.folder(package), package.programs)
         return [name for name in package.programs if name not in good]
 
     def _workplace(self) -> tuple[Path, Path]:
@@ -111,14 +183,14 @@ class Store:
 
     def _complete(self, order: Order, source: Source, progress: Progress) -> None:
         folder = self.folder(order.package)
-        kept = manifest.good(folder, order.package.programs)
+        kept = good_files(folder, order.package.programs)
         origin = source.get(order, progress)
         for name in order.programs:
             (order.into / name).chmod(0o755)
         for name in kept:
             os.link(folder / name, order.into / name)
-        new = {name: manifest.record(order.into / name, origin) for name in order.programs}
-        manifest.write(order.into, kept | new)
+        new = {name: record(order.into / name, origin) for name in order.programs}
+        write(order.into, kept | new)
         self._discard(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         order.into.rename(folder)
@@ -155,7 +227,7 @@ class Store:
 
 
 def _describe(folder: Path) -> Installed:
-    origins = {entry.origin for entry in manifest.read(folder).values()}
+    origins = {entry.origin for entry in read(folder).values()}
     return Installed(folder.parent.name.removeprefix("v"), folder, _size(folder), tuple(sorted(origins)))
 
 

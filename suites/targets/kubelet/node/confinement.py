@@ -12,8 +12,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from drahealth.suites.namespaces import mounts
-from drahealth.suites.namespaces.mounts import (
+from drahealth.suites.targets import namespaces
+from drahealth.suites.targets.namespaces import (
     BIND,
     NODEV,
     NOEXEC,
@@ -75,7 +75,7 @@ def open_writable(folder: Path, through: Path) -> int:
 
 def release(folder: Path) -> None:
     """Removes every mount at or below the folder, also where it is mounted at /var/lib/kubelet."""
-    for entry in reversed(mounts.table()):
+    for entry in reversed(namespaces.table()):
         if any(Path(entry.point).is_relative_to(place) for place in (folder, _HOME)):
             with contextlib.suppress(OSError):
                 detach(entry.point)
@@ -83,7 +83,7 @@ def release(folder: Path) -> None:
 
 def _protect(run_dir: str) -> list[str]:
     failed = []
-    for entry in mounts.table():
+    for entry in namespaces.table():
         if entry.point != run_dir:
             try:
                 mount("none", entry.point, flags=entry.flags | REMOUNT | BIND | RDONLY)

@@ -1,25 +1,133 @@
-"""Credentials for the API server of one run: static tokens, certificates, kubeconfigs, and the key of the service
-accounts.
-
-Every component has its own user, so that the records of the API server name it. All users are in `system:masters`: the
-API server makes RBAC roles only after its start, and no component should wait for them.
-"""
+"""Certificates, tokens and kubeconfigs of one run."""
 
 import base64
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.program.atomic import replace_file
-from drahealth.suites.targets.kubelet.node.certificates import (
-    ADMIN_USER,
-    keep_client_certificates,
-    keep_kubelet_certificate,
-    keep_server_certificate,
-)
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from drahealth.fakes.program.private_files import replace_file
 from drahealth.suites.targets.kubelet.node.layout import Layout
+
+# Certificates of one node: of its administrator, of its API server and of its kubelet.
+#
+# The authorities that issue them are forgotten, so nobody can issue another one. They last for ten years, because a
+# node may be started again with its files. API server and kubelet would make their own certificates, but with RSA
+# keys, which takes half a second.
+
+ADMIN_USER = "drahealth:admin"
+"""The user of the administrator; all users are in the group `system:masters`."""
+_LIFETIME = timedelta(days=3650)
+_LOOPBACK = x509.IPAddress(ip_address("127.0.0.1"))
+_SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+_SERVICE = [x509.DNSName(f"kubernetes{suffix}") for suffix in ("", ".default", ".default.svc")]
+
+
+def keep_client_certificates(layout: Layout) -> None:
+    """Writes the certificates for requests to the API server and to the kubelet, unless they are there."""
+    if layout.client_authority.exists():  # the last file that is written
+        return
+    authority = _Authority.make("drahealth-clients")
+    for user, files in ((ADMIN_USER, layout.admin_certificate), ("kube-apiserver", layout.kubelet_client_certificate)):
+        parts = [(NameOID.ORGANIZATION_NAME, "system:masters"), (NameOID.COMMON_NAME, user)]
+        subject = x509.Name([x509.NameAttribute(*part) for part in parts])
+        authority.issue(files, subject, ExtendedKeyUsageOID.CLIENT_AUTH)
+    replace_file(layout.client_authority, authority.pem)
+
+
+def keep_server_certificate(layout: Layout) -> None:
+    """Writes the certificate of the API server with that of its authority, unless it is there."""
+    names = [_LOOPBACK, x509.IPAddress(ip_address("10.0.0.1")), x509.DNSName("localhost"), *_SERVICE]
+    _keep_server((layout.server_certificate, layout.server_key), "kube-apiserver", names)
+
+
+def keep_kubelet_certificate(layout: Layout, node_name: str) -> None:
+    """Writes the certificate of the kubelet's server, unless it is there."""
+    _keep_server(layout.kubelet_certificate, node_name, [_LOOPBACK, x509.DNSName(node_name)])
+
+
+def _keep_server(files: tuple[Path, Path], name: str, names: Sequence[x509.GeneralName]) -> None:
+    if not files[0].exists():  # the last file that is written
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        authority = _Authority.make(f"{name}-server")
+        authority.issue(files, subject, ExtendedKeyUsageOID.SERVER_AUTH, names, with_authority=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Authority:
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @classmethod
+    def make(cls, title: str) -> "_Authority":
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, title)])
+        builder = _builder(name, name, key, key).add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
+        builder = builder.add_extension(_SIGNS, critical=True)
+        return cls(builder.sign(key, hashes.SHA256()), key)
+
+    @property
+    def pem(self) -> bytes:
+        return self.certificate.public_bytes(Encoding.PEM)
+
+    def issue(
+        self,
+        files: tuple[Path, Path],
+        subject: x509.Name,
+        usage: x509.ObjectIdentifier,
+        names: Sequence[x509.GeneralName] = (),
+        *,
+        with_authority: bool = False,
+    ) -> None:
+        """Writes the key, then the certificate."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = _builder(subject, self.certificate.subject, key, self.key)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        certificate_file, key_file = files
+        replace_file(key_file, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        pem = builder.sign(self.key, hashes.SHA256()).public_bytes(Encoding.PEM)
+        replace_file(certificate_file, pem + (self.pem if with_authority else b""))
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, issuer_key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
+    since = datetime.now(UTC) - timedelta(days=1)
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
+    builder = builder.serial_number(x509.random_serial_number())
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    issuer_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+    builder = builder.add_extension(issuer_id, critical=False)
+    return builder.not_valid_before(since).not_valid_after(since + _LIFETIME)
+
+
+# Credentials for the API server of one run: static tokens, certificates, kubeconfigs, and the key of the service
+# accounts.
+#
+# Every component has its own user, so that the records of the API server name it. All users are in `system:masters`:
+# the API server makes RBAC roles only after its start, and no component should wait for them.
 
 ADMIN = "admin"
 SCHEDULER = "kube-scheduler"

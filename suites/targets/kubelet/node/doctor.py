@@ -6,16 +6,50 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from drahealth.fakes.cluster.cri import CriServer
+from drahealth.fakes.cluster.runtime import ContainerRuntime
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.namespaces import permission
-from drahealth.suites.targets.checks import Check
+from drahealth.suites.targets import namespaces
+from drahealth.suites.targets.definition import Check
+from drahealth.suites.targets.kubelet.binaries import ensure as binaries
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, ETCD_VERSION, this_platform
+from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
 from drahealth.suites.targets.progress import Progress, silent
+from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.versions import parse_version
+
+# One start of a local cluster, to check that it works on this machine.
+
+
+async def seconds_to_ready(version: str, progress: Progress = silent, kubelet: Path | None = None) -> float:
+    """Starts and stops a node, with this kubelet or that of the release.
+
+    Returns the seconds from the first process to Ready. Raises HarnessError.
+    """
+    released = binaries.ensure(version, progress)
+    programs = replace(released, kubelet=kubelet) if kubelet else released
+    run = RunDirectory.create()
+    containers = ContainerRuntime()
+    runtime = CriServer(containers, run.path / "cri.sock", run.path / "containers")
+    cluster = LocalCluster(programs, run_dir=run, cri_socket=runtime.socket)
+    try:
+        await runtime.start()
+        since = time.monotonic()
+        await cluster.start()
+        return time.monotonic() - since
+    finally:
+        await cluster.stop()
+        await runtime.stop()
+        await containers.close()
+
+
+# The checks of `drahealth doctor` for the kubelet target.
 
 MEMORY_NEEDED = 1_000_000_000
 DISK_NEEDED = 2_000_000_000
@@ -51,7 +85,6 @@ def examine(
 
 async def node_start(version: str, progress: Progress = silent, kubelet: Path | None = None) -> Check:
     """Starts a node and a control plane, and stops them."""
-    from drahealth.suites.targets.kubelet.node.trial import seconds_to_ready
 
     try:
         seconds = await seconds_to_ready(version, progress, kubelet)
@@ -80,14 +113,14 @@ def private_namespaces() -> Check:
     """Whether the kernel allows private namespaces for the processes and mounts of the node."""
     name, refusals = "namespaces", []
     try:
-        for options in permission.ways():
-            if not (refusal := permission.refusal(options)):
-                kind = "user, mount and process" if options is permission.WITH_USER else "mount and process, as root"
+        for options in namespaces.ways():
+            if not (refusal := namespaces.refusal(options)):
+                kind = "user, mount and process" if options is namespaces.WITH_USER else "mount and process, as root"
                 return _check(name, True, f"{kind} namespaces are allowed")
             refusals.append(refusal)
     except HarnessError as error:
         return _check(name, False, error.message, error.hint)
-    return _check(name, False, "; ".join(refusals), permission.allow_hint())
+    return _check(name, False, "; ".join(refusals), namespaces.allow_hint())
 
 
 def programs(version: str, *, obtainable: bool) -> Check:
@@ -100,7 +133,7 @@ def programs(version: str, *, obtainable: bool) -> Check:
 
 def own_kubelet(kubelet: Path, version: str) -> Check:
     """Whether the file is a kubelet of this Kubernetes release."""
-    from drahealth.suites.targets.kubelet.binaries.own_kubelet import check_release
+    from drahealth.suites.targets.kubelet.binaries.ensure import check_release
 
     try:
         check_release(kubelet, version)
@@ -131,8 +164,7 @@ def _in_cache(project: str, title: str, version: str, obtainable: bool) -> Check
 
 def download(title: Literal["Kubernetes", "etcd"]) -> Check:
     """Whether the official releases can be downloaded."""
-    from drahealth.suites.targets.kubelet.binaries.download import ETCD_URL, KUBERNETES_URL
-    from drahealth.suites.targets.kubelet.binaries.reach import reachable
+    from drahealth.suites.targets.kubelet.binaries.download import ETCD_URL, KUBERNETES_URL, reachable
 
     url = ETCD_URL if title == "etcd" else KUBERNETES_URL
     ok = reachable(url)
@@ -142,7 +174,7 @@ def download(title: Literal["Kubernetes", "etcd"]) -> Check:
 
 def go_toolchain() -> Check:
     """Whether releases can be built if they cannot be downloaded."""
-    from drahealth.suites.targets.kubelet.binaries.go_modules import too_old
+    from drahealth.suites.targets.kubelet.binaries.build import too_old
 
     hint = f"needed only to build releases that cannot be downloaded: Go {_GO_NEEDED} or newer from https://go.dev/dl"
     go = shutil.which("go")
@@ -176,8 +208,7 @@ def memory() -> Check:
 
 def disks() -> Iterator[Check]:
     """Free disk space for the programs and for the folder of a run."""
-    from drahealth.suites.targets.cache import default_root
-    from drahealth.suites.targets.run_directory import default_base
+    from drahealth.suites.targets.run_directory import default_base, default_root
 
     for name, folder, setting in (("cache", default_root(), "DRAHEALTH_CACHE"), ("run", default_base(), "TMPDIR")):
         free = shutil.disk_usage(_nearest(folder)).free

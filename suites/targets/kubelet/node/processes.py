@@ -1,19 +1,108 @@
-"""The processes of a cluster, for the event loop: a keeper, and handles of its processes."""
+"""The processes of a cluster: their logs and ports, and waiting for them."""
 
 import asyncio
 import json
+import re
 import signal
+import socket
 import sys
 from asyncio.subprocess import PIPE
 from asyncio.subprocess import Process as Subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.namespaces import permission
-from drahealth.suites.targets.kubelet.node import logs
+from drahealth.suites.targets import namespaces
 from drahealth.suites.targets.run_directory import RunDirectory
+from drahealth.suites.targets.waiting import poll
+
+if TYPE_CHECKING:
+    import aiohttp
+
+
+# The end of a component's log, and its most important line.
+
+_TAIL = 32 * 1024
+_TELLING = (
+    re.compile(r"^F\d{4} "),
+    re.compile(r"^(?:panic|fatal error|Error|error): "),
+    re.compile(r'"level":"(?:fatal|panic)"'),
+    re.compile(r"^E\d{4} "),
+    re.compile(r'"level":"error"'),
+)
+_KLOG_PREFIX = re.compile(r"^[EFIW]\d{4} [\d:.]+ +\d+ ")
+
+
+def tail(path: Path, lines: int = 20) -> str:
+    """The last lines of a log; "" if there is none."""
+    return "\n".join(_read_end(path).splitlines()[-lines:])
+
+
+def note(name: str, path: Path) -> str:
+    """The last lines under a heading, for an error: the log itself is removed with its run."""
+    return f"The last lines of {name}:\n{tail(path)}"
+
+
+def telling_line(path: Path) -> str:
+    """The last line of the highest severity at the end of the log."""
+    return choose_line(_read_end(path)) or "its log is empty"
+
+
+def choose_line(text: str) -> str:
+    """The last line of the highest severity in a text, without the time and thread of klog; "" if it has no line."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    for kind in _TELLING:
+        for line in reversed(lines):
+            if kind.search(line):
+                return _KLOG_PREFIX.sub("", line).strip()
+    return lines[-1].strip() if lines else ""
+
+
+def _read_end(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+# Loopback ports that a run reserves.
+#
+# A socket that is bound and does not listen reserves its port: the kernel does not choose it for any other socket. A
+# server can still bind it if both set SO_REUSEADDR, as servers in Go do. So a run can choose a port before the server
+# starts, and keep it while the server restarts.
+
+
+class Reservation:
+    """One TCP port of 127.0.0.1, reserved until `release`: `wanted` if it is free, else any."""
+
+    def __init__(self, wanted: int = 0) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind(("127.0.0.1", wanted))
+        except OSError:
+            self._socket.bind(("127.0.0.1", 0))
+        self.port: int = self._socket.getsockname()[1]
+
+    def release(self) -> None:
+        """Releases the port; harmless if it is released."""
+        self._socket.close()
+
+
+def outward_address() -> str | None:
+    """The address of this machine towards other ones; None without a route. It sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return None
+        return str(probe.getsockname()[0])
+
+
+# The processes of a cluster, for the event loop: a keeper, and handles of its processes.
 
 _T = TypeVar("_T")
 _KEEPER = "drahealth.suites.targets.kubelet.node.keeper"
@@ -47,8 +136,8 @@ class Process:
         if code == -signal.SIGKILL:  # its log ends before the signal, so no line of it is the reason
             failure = HarnessError(ended, _KILLED)
         else:
-            failure = HarnessError(f"{ended}: {logs.telling_line(self.log)}")
-        failure.add_note(logs.note(self.name, self.log))
+            failure = HarnessError(f"{ended}: {telling_line(self.log)}")
+        failure.add_note(note(self.name, self.log))
         return failure
 
 
@@ -74,12 +163,12 @@ class Keeper:
         """
         log = run.path / "keeper.log"
         refusals = []
-        for options in permission.ways():
+        for options in namespaces.ways():
             keeper = await cls._start(options, run, needed, log, keep)
             if await keeper._is_ready():
                 return keeper
-            refusals.append(logs.telling_line(log))
-        raise HarnessError(f"cannot make private namespaces: {'; '.join(refusals)}", permission.allow_hint())
+            refusals.append(telling_line(log))
+        raise HarnessError(f"cannot make private namespaces: {'; '.join(refusals)}", namespaces.allow_hint())
 
     @classmethod
     async def _start(
@@ -88,7 +177,7 @@ class Keeper:
         kept = "keep" if keep else "remove"
         python = [sys.executable, "-P", "-m", _KEEPER, str(run.path), str(run.lock), kept, *map(str, needed)]
         with log.open("ab") as errors:
-            process = await _spawn([permission.unshare(), *options, *python], errors, run.lock)
+            process = await _spawn([namespaces.unshare(), *options, *python], errors, run.lock)
         return cls(process, log)
 
     async def _is_ready(self) -> bool:
@@ -154,7 +243,7 @@ class Keeper:
         """The error for a keeper that has ended."""
         if not self._reader.done():
             return None
-        return HarnessError(f"the keeper of the cluster's processes has ended: {logs.telling_line(self._log)}")
+        return HarnessError(f"the keeper of the cluster's processes has ended: {telling_line(self._log)}")
 
 
 async def _spawn(argv: Sequence[str], errors: IO[bytes], lock: int) -> Subprocess:
@@ -172,3 +261,105 @@ def _settle(future: asyncio.Future[_T], result: _T) -> None:
 
 def _ending(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
+
+
+# Waits for a component, and fails at once if its process ends.
+
+_INTERVAL = 0.03
+
+
+async def until(
+    condition: Callable[[], Awaitable[bool]], processes: Iterable[Process], what: str, limit: float
+) -> None:
+    """Returns when the condition holds. Raises HarnessError when a process ends, or after `limit` seconds."""
+    watched = list(processes)
+
+    async def holds() -> bool:
+        if await condition():
+            return True
+        check(watched)
+        return False
+
+    try:
+        async with asyncio.timeout(limit):
+            await poll(holds, _INTERVAL)
+    except TimeoutError:
+        failure = HarnessError(
+            f"timed out after {limit:g} s waiting for {what}", "see the logs above; check whether the machine is busy"
+        )
+        for process in watched:
+            failure.add_note(note(process.name, process.log))
+        raise failure from None
+
+
+def check(processes: Iterable[Process]) -> None:
+    """Raises HarnessError if one of the processes has ended."""
+    for process in processes:
+        if process.exited.done():
+            raise process.failure()
+
+
+# Requests to the API server of one run, before there is a client.
+
+_SEEN_TO = "&".join(
+    f"exclude=poststarthook/{hook}" for hook in ("rbac/bootstrap-roles", "scheduling/bootstrap-system-priority-classes")
+)
+
+
+class ApiProbe:
+    """Uses the token of the administrator; `close` it at the end."""
+
+    def __init__(self, server: str, token: str) -> None:
+        self._server = server
+        self._token = token
+        self._opened: aiohttp.ClientSession | None = None
+
+    async def ready(self) -> bool:
+        """Whether the API server reports that it is ready."""
+        return await self._get("/readyz") is not None
+
+    async def serving(self) -> bool:
+        """The same without two checks: a second after its start, each API server makes its first objects if they are
+        missing."""
+        return await self._get(f"/readyz?{_SEEN_TO}") is not None
+
+    async def node(self, name: str) -> dict[str, Any] | None:
+        """The Node object; None while there is none."""
+        return await self._get(f"/api/v1/nodes/{name}")
+
+    async def lease(self, name: str) -> dict[str, Any] | None:
+        """The Lease of the Node, which its kubelet renews; None while there is none."""
+        return await self._get(f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}")
+
+    async def has_namespace(self, name: str) -> bool:
+        """Whether the namespace exists. The API server makes `default` shortly after it is ready."""
+        return await self._get(f"/api/v1/namespaces/{name}") is not None
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        if self._opened:
+            await self._opened.close()
+
+    async def _get(self, path: str) -> dict[str, Any] | None:
+        import aiohttp  # takes 0.1 s, in which the API server starts
+
+        try:
+            async with self._session().get(path) as answer:
+                if answer.status != 200:
+                    return None
+                text = answer.content_type != "application/json"
+                return {"text": await answer.text()} if text else cast("dict[str, Any]", await answer.json())
+        except (TimeoutError, aiohttp.ClientError):
+            return None
+
+    def _session(self) -> "aiohttp.ClientSession":
+        import aiohttp
+
+        if self._opened is None:
+            self._opened = aiohttp.ClientSession(
+                base_url=self._server,
+                headers={"Authorization": f"Bearer {self._token}"},
+                connector=aiohttp.TCPConnector(ssl=False),
+                timeout=aiohttp.ClientTimeout(total=5),
+            )
+        return self._opened

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from drahealth.fakes.kubelet_plugin import Helper, Pool, RegistrationStatus, current_call, start
-from drahealth.fakes.kubelet_plugin.call_log import CallFilter
+from drahealth.fakes.kubelet_plugin.services import CallFilter
 from drahealth.proto.health_apis import V1
 from drahealth.proto.services import PREPARE
 from drahealth.suites.unit.expected_errors import rpc_error
@@ -166,7 +166,7 @@ async def test_calls_are_logged_with_their_number_and_method(rig: PluginRig, cap
         f"preparing for [{number} NodePrepareResources]",
         "NodePrepareResources",
     )
-    calls = [record.getMessage().split(": ")[0] for record in caplog.records if record.name.endswith("call_log")]
+    calls = [record.getMessage().split(": ")[0] for record in caplog.records if record.name.endswith("services")]
     assert calls == [f"[{number} NodePrepareResources] called", f"[{number} NodePrepareResources] answered"]
 
 
@@ -174,7 +174,7 @@ async def test_calls_are_not_logged_with_log_calls_none(rig: PluginRig, caplog: 
     caplog.set_level(logging.DEBUG)
     async with rig.running(log_calls=None):
         await rig.ask()
-    assert [record for record in caplog.records if record.name.endswith("call_log")] == []
+    assert [record for record in caplog.records if record.name.endswith("services")] == []
 
 
 # -- its end

@@ -10,8 +10,7 @@ from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.kubelet_plugin import Pool, PublishState
-from drahealth.fakes.kubelet_plugin.pools import Owner
-from drahealth.fakes.kubelet_plugin.slice_sync import SliceSync
+from drahealth.fakes.kubelet_plugin.slices import Owner, SliceSync
 from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import (
     DRIVER,
     MAIN,

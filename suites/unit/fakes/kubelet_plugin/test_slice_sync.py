@@ -12,9 +12,8 @@ from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import SLICES, ApiError
 from drahealth.fakes.cluster.api_server.http import HttpApi
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
-from drahealth.fakes.kubelet_plugin.pools import Owner
-from drahealth.fakes.kubelet_plugin.slice_sync import SliceSync
+from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.kubelet_plugin.slices import Owner, SliceSync
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.kubelet_plugin.plugin_rig import (
     DRIVER,

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes.cluster.api import NAMESPACES, NODES
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.api_servers import real
+from drahealth.suites.targets.api_servers import serving
 from drahealth.suites.targets.api_servers.options import API_SERVER
-from drahealth.suites.targets.api_servers.real import RealApiServer
-from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.targets.api_servers.serving import RealApiServer, api_server
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node.credentials import keep_admin
 from drahealth.suites.targets.kubelet.node.layout import Layout
@@ -52,7 +51,7 @@ async def test_a_program_that_does_not_exist_is_an_error_that_names_it(tmp_path:
 async def test_a_directory_in_use_by_another_api_server_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(real, "_LOCK_LIMIT", 0)
+    monkeypatch.setattr(serving, "_LOCK_LIMIT", 0)
     folder = tmp_path / "control-plane"
     folder.mkdir()
     with (folder / "lock").open("w") as held:

@@ -9,9 +9,9 @@ from typing import Any
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from drahealth.fakes.cluster.clients.access import Access
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
-from drahealth.fakes.cluster.clients.kube_connection import KubeConnection
+from drahealth.fakes.cluster.access import Access
+from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.cluster.kube_connection import KubeConnection
 
 NODE = "x-control-plane"
 MANIFEST = """metadata: {name: kube-apiserver}

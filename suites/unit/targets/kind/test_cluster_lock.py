@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.targets.kind.cluster.cluster_lock import ClusterLock
+from drahealth.suites.targets.kind.cluster import ClusterLock
 from drahealth.suites.unit.endings import PATIENCE
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.kind.cluster.cluster_maker import ClusterMaker
-from drahealth.suites.targets.kind.cluster.records import records
+from drahealth.suites.targets.kind.cluster import ClusterMaker
 from drahealth.suites.targets.kind.options import OPTIONS, KindOptions
+from drahealth.suites.targets.kind.ownership import records
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.progress import silent
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine

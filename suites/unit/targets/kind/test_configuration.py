@@ -12,7 +12,7 @@ from ruamel.yaml.comments import TaggedScalar
 from ruamel.yaml.error import YAMLWarning
 
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.targets.kind.cluster.configuration import cluster_name, compose
+from drahealth.suites.targets.kind.kind_configuration import cluster_name, compose
 
 HEAD = "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n"
 RUN = "abcd12"

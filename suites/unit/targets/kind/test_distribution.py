@@ -7,11 +7,10 @@ from typing import Any, cast
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.run.distribution import WorkerEnvironment, request, shared_file
-from drahealth.suites.targets.kind.cluster.cluster_maker import ClusterMaker
-from drahealth.suites.targets.kind.cluster.prepared_cluster import JoinedCluster
-from drahealth.suites.targets.kind.configuration import SharedCluster
+from drahealth.suites.run.session import WorkerEnvironment, request, shared_file
+from drahealth.suites.targets.kind.cluster import ClusterMaker, JoinedCluster
 from drahealth.suites.targets.kind.options import KindOptions
+from drahealth.suites.targets.kind.target import SharedCluster
 from drahealth.suites.targets.progress import silent
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 

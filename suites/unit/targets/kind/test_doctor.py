@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from drahealth.suites.command import app
-from drahealth.suites.targets.checks import Check
-from drahealth.suites.targets.kind.cluster import doctor
+from drahealth.suites.targets.definition import Check
+from drahealth.suites.targets.kind import doctor
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 
 

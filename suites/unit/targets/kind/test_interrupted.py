@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from drahealth.suites.targets.kind.cluster.records import records
+from drahealth.suites.targets.kind.ownership import records
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 
 RUN = """

@@ -13,8 +13,8 @@ import pytest
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.audit import POLICY
 from drahealth.suites.targets.engine.engine import Engine
-from drahealth.suites.targets.kind.cluster import node_control
-from drahealth.suites.targets.kind.cluster.node_control import KindNodes
+from drahealth.suites.targets.kind import node_control
+from drahealth.suites.targets.kind.node_control import KindNodes
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.targets.kind.kind_node import CONFIG, MANIFEST, NODE, KindNode, entry
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kind.cluster.node_files import (
+from drahealth.suites.targets.kind.node_control import (
     api_server_manifest,
     audited_manifest,
     enabled,

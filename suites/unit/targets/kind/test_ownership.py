@@ -7,11 +7,22 @@ import pytest
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.engine.engine import Engine
-from drahealth.suites.targets.kind.cluster.containers import Container
-from drahealth.suites.targets.kind.cluster.marker import mark, run_id_of
-from drahealth.suites.targets.kind.cluster.ownership import ClusterSurvey, clean, holdings, owned, remove, sweep
-from drahealth.suites.targets.kind.cluster.program import Kind
-from drahealth.suites.targets.kind.cluster.records import Claim, Record, default_base, records
+from drahealth.suites.targets.kind.ownership import (
+    Claim,
+    ClusterSurvey,
+    Container,
+    Record,
+    clean,
+    default_base,
+    holdings,
+    mark,
+    owned,
+    records,
+    remove,
+    run_id_of,
+    sweep,
+)
+from drahealth.suites.targets.kind.program import Kind
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 
 ENGINE = "docker AB:CD"
@@ -30,7 +41,7 @@ def container(cluster: str, *mounts: str, role: str = "control-plane") -> Contai
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drahealth.suites.targets.kind.cluster.ownership._AGAIN", 0.01)
+    monkeypatch.setattr("drahealth.suites.targets.kind.ownership._AGAIN", 0.01)
 
 
 def left_behind(fake: FakeEngine, cluster: str, *, kept: bool = False) -> Claim:
@@ -159,7 +170,7 @@ async def test_a_run_removes_its_own_cluster_and_its_record(fake: FakeEngine) ->
 async def test_a_long_removal_is_shown_with_its_seconds(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, program: str, verb: str
 ) -> None:
-    monkeypatch.setattr("drahealth.suites.targets.engine.processes.QUIET", 0.05)
+    monkeypatch.setattr("drahealth.suites.targets.engine.engine.QUIET", 0.05)
     claim, told = left_behind(fake, "slow"), list[str]()
     fake.waits(program, verb)
 

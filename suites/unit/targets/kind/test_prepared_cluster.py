@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.targets.kind.cluster.prepared_cluster import JoinedCluster, PreparedCluster, seconds
-from drahealth.suites.targets.shared_file import SharedFile
+from drahealth.suites.targets.definition import SharedFile
+from drahealth.suites.targets.kind.cluster import JoinedCluster, PreparedCluster, seconds
 
 PREPARED = PreparedCluster(
     engine="docker",

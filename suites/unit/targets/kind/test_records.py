@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kind.cluster.records import Claim, Record, default_base, records, seize
+from drahealth.suites.targets.kind.ownership import Claim, Record, default_base, records, seize
 
 
 def test_a_claim_is_a_record_in_use_until_it_is_released(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_the_folder_of_a_cluster_is_private(tmp_path: Path) -> None:
 def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     code = f"""if True:
         import os, pathlib
-        from drahealth.suites.targets.kind.cluster.records import Claim
+        from drahealth.suites.targets.kind.ownership import Claim
         claim = Claim.make("mine", "docker X", pathlib.Path({str(tmp_path)!r}))
         os._exit(9)"""
     subprocess.run([sys.executable, "-c", code], check=False)

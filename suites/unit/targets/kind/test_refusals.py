@@ -2,7 +2,7 @@
 
 import pytest
 
-from drahealth.suites.targets.kind.cluster.refusals import explain
+from drahealth.suites.targets.kind.program import explain
 
 _KUBEADM = """Creating cluster "a" ...
  \x1b[31m✗\x1b[0m Starting control-plane

@@ -7,7 +7,7 @@ import pytest
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kind.cluster.reuse import hold, tidy
+from drahealth.suites.targets.kind.reuse import hold, tidy
 from drahealth.suites.targets.target import BELONGS
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.kubelet.binaries.build import GoBuild
-from drahealth.suites.targets.kubelet.binaries.go_modules import (
+from drahealth.suites.targets.kubelet.binaries.build import (
+    GoBuild,
     Module,
     go_mod,
     linker_flags,
@@ -15,8 +15,15 @@ from drahealth.suites.targets.kubelet.binaries.go_modules import (
     program_path,
     too_old,
 )
-from drahealth.suites.targets.kubelet.binaries.releases import Platform, dra_test_driver, etcd, helm, kubernetes
-from drahealth.suites.targets.kubelet.binaries.sources import Order, Unavailable
+from drahealth.suites.targets.kubelet.binaries.releases import (
+    Order,
+    Platform,
+    Unavailable,
+    dra_test_driver,
+    etcd,
+    helm,
+    kubernetes,
+)
 from drahealth.suites.targets.progress import silent
 
 GO_MOD = """module k8s.io/kubernetes

@@ -11,8 +11,15 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.kubelet.binaries.releases import Platform, etcd, helm, kubernetes
-from drahealth.suites.targets.kubelet.binaries.sources import FirstThatCan, Order, Unavailable
+from drahealth.suites.targets.kubelet.binaries.releases import (
+    FirstThatCan,
+    Order,
+    Platform,
+    Unavailable,
+    etcd,
+    helm,
+    kubernetes,
+)
 from drahealth.suites.targets.kubelet.binaries.store import Store
 from drahealth.suites.targets.progress import Progress, silent
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.targets.kubelet.node.certificates import keep_kubelet_certificate, keep_server_certificate
+from drahealth.suites.targets.kubelet.node.credentials import keep_kubelet_certificate, keep_server_certificate
 from drahealth.suites.targets.kubelet.node.layout import Layout
 
 

@@ -6,8 +6,12 @@ import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
-from drahealth.suites.targets.kubelet.node.component_gates import ComponentGates, gates_by_component, gates_in
-from drahealth.suites.targets.kubelet.node.control_plane import clients_with
+from drahealth.suites.targets.kubelet.node.control_plane import (
+    ComponentGates,
+    clients_with,
+    gates_by_component,
+    gates_in,
+)
 from drahealth.suites.targets.kubelet.node.credentials import CONTROLLER_MANAGER, SCHEDULER
 
 HELP = """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.namespaces import permission
+from drahealth.suites.targets import namespaces
 from drahealth.suites.targets.kubelet.binaries.releases import ETCD_VERSION
 from drahealth.suites.targets.kubelet.node import doctor
 
@@ -66,7 +66,7 @@ def test_control_groups_of_both_versions_are_known(tmp_path: Path, made: str, ok
 def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path, name: str, value: str, hint: str) -> None:
     (tmp_path / name).parent.mkdir()
     (tmp_path / name).write_text(f"{value}\n")
-    assert hint in permission.allow_hint(tmp_path)
+    assert hint in namespaces.allow_hint(tmp_path)
 
 
 def test_a_check_that_is_ok_gives_no_hint() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.run.options import Options
-from drahealth.suites.targets.kubelet.binaries.own_kubelet import check_release, minor_release
+from drahealth.suites.targets.kubelet.binaries.ensure import check_release, minor_release
 from drahealth.suites.targets.kubelet.node import doctor
 
 HELP = 'The kubelet is the primary "node agent" that runs on each\nnode.'

@@ -9,8 +9,16 @@ import pytest
 from drahealth.fakes.cluster.api import NAMESPACES, PODS, ApiError, Kind, Object, WatchEvent
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.pods import deployment
-from drahealth.suites.targets.pods.deployment import deploy, remove, why_gone
-from drahealth.suites.targets.pods.manifests import CLUSTER_ROLES, DAEMON_SETS, NAME, NAMESPACE, SELECTOR
+from drahealth.suites.targets.pods.deployment import (
+    CLUSTER_ROLES,
+    DAEMON_SETS,
+    NAME,
+    NAMESPACE,
+    SELECTOR,
+    deploy,
+    remove,
+    why_gone,
+)
 from drahealth.suites.targets.progress import silent
 
 

@@ -3,14 +3,14 @@
 import pytest
 from aiohttp import web
 
-from drahealth.fakes.cluster.clients.kube_client import KubeClient
+from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.control.remote import ControlFailed
-from drahealth.suites.targets.pods import drivers
+from drahealth.suites.targets.pods import deployment
 from drahealth.suites.unit.fakes.exec_server import FAILURE, server_that
 
 
 async def test_a_failed_connection_to_a_pod_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drivers, "PATIENCE", 0.3)
+    monkeypatch.setattr(deployment, "PATIENCE", 0.3)
 
     async def has_no_python(socket: web.WebSocketResponse) -> None:
         await socket.send_bytes(b"\x02No module named drahealth\n")
@@ -20,7 +20,7 @@ async def test_a_failed_connection_to_a_pod_has_a_reason(monkeypatch: pytest.Mon
         return ""
 
     async with server_that(has_no_python) as connection:
-        host = drivers.host_in(KubeClient(connection), "ns", "pod", is_there)
+        host = deployment.host_in(KubeClient(connection), "ns", "pod", is_there)
         with pytest.raises(ControlFailed) as failed:
             await host.jump(1)
         await host.close()

@@ -16,8 +16,18 @@ from drahealth.fakes.cluster.api import NODES
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.engine.engine import Engine
-from drahealth.suites.targets.pods.image import DEFAULT_BASE, REPOSITORY, ensure_image, has_image
-from drahealth.suites.targets.pods.packages import NEEDED, UNUSED, Interpreter, ensure_packages, refusal, requirements
+from drahealth.suites.targets.pods.image import (
+    DEFAULT_BASE,
+    NEEDED,
+    REPOSITORY,
+    UNUSED,
+    Interpreter,
+    ensure_image,
+    ensure_packages,
+    has_image,
+    refusal,
+    requirements,
+)
 from drahealth.suites.targets.progress import silent
 
 _DOCKER = """#!/bin/sh
@@ -194,7 +204,7 @@ async def test_the_typed_kubernetes_client_is_left_out(world: World) -> None:
 
 
 def test_the_drivers_process_needs_no_module_that_is_left_out() -> None:
-    programs = "drahealth.fakes.serve.session_process, drahealth.fakes.cluster.clients.kube_client"
+    programs = "drahealth.fakes.serve.session_process, drahealth.fakes.cluster.kube_client"
     loaded = f"import sys, kubernetes.aio.dynamic, {programs}; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()
     left_out = tuple(f"{part.replace('/', '.')}." for part in UNUSED)

@@ -9,15 +9,14 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from drahealth.suites.targets.pods.image import DEFAULT_BASE
-from drahealth.suites.targets.pods.packages import NEEDED
+from drahealth.suites.targets.pods.image import DEFAULT_BASE, NEEDED
 
 ROOT = Path(__file__).resolve().parents[4]
 IMAGE, CHART = ROOT / "ci" / "image", ROOT / "ci" / "chart"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 NOT_THERE = {
-    "cryptography": "cluster/api_server/credentials.py",
+    "cryptography": "cluster/api_server/http.py",
 }
 """Imported where it is used, by what an image has no use for: a pod serves no API."""
 MODULES = {

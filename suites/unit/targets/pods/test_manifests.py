@@ -1,6 +1,6 @@
 """The objects that run the fake driver on every node."""
 
-from drahealth.suites.targets.pods.manifests import (
+from drahealth.suites.targets.pods.deployment import (
     CLUSTER_ROLES,
     CONTROL_SOCKET,
     DAEMON_SETS,

@@ -1,1 +1,0 @@
-"""Clients of an API server, in memory or real."""

@@ -1,1 +1,0 @@
-"""Containers that are scripts, and a container runtime (CRI) of them for a real kubelet."""

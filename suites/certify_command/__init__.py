@@ -1,1 +1,0 @@
-"""The commands `drahealth certify`, `verify` and `diff`."""

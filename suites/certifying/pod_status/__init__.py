@@ -1,1 +1,0 @@
-"""What users of kubelets see of the reports of a driver."""

@@ -1,1 +1,0 @@
-"""The reports of `drahealth check` and `certify`: one document with a JSON Schema, and a page made from it."""

@@ -1,1 +1,0 @@
-"""The checks of device plugins: pure functions from evidence to findings."""

@@ -1,1 +1,0 @@
-"""What is done to a device plugin. Each experiment writes events, and decides nothing."""

@@ -1,1 +1,0 @@
-"""Wrong device plugins, each with one fault, that prove the checks."""

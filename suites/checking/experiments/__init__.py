@@ -1,1 +1,0 @@
-"""The experiments: what `drahealth check` does to a driver."""

@@ -1,1 +1,0 @@
-"""Wrong drivers, each with one fault, and the healthy driver that they are made from. They prove the checks."""

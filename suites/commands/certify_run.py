@@ -1,0 +1,356 @@
+"""`drahealth certify`, `verify` and `diff`: run, judge, and write or compare certificates."""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from shlex import quote
+from typing import Literal, get_args
+
+import filelock
+
+from drahealth.fakes.program.console import standard_output
+from drahealth.fakes.program.usage import command_as_called
+from drahealth.fakes.program.user_files import FileError
+from drahealth.suites.commands.check_output import show, to_json, to_junit
+from drahealth.suites.commands.check_run import (
+    Outputs,
+    api_server_kind,
+    check,
+    experiments_for,
+    run_with_progress,
+    write_annotations,
+)
+from drahealth.suites.commands.ending import signals_held
+from drahealth.suites.drivers.certificate import certificate_of
+from drahealth.suites.drivers.evidence import EditedEvidenceError, Evidence, EvidenceError, load_evidence
+from drahealth.suites.drivers.profile.file import ProfileFile, read_profile
+from drahealth.suites.drivers.profile.settings import settings_of
+from drahealth.suites.drivers.settings import Settings
+from drahealth.suites.drivers.shown_by_releases import release_lines
+from drahealth.suites.drivers.summary import Summary, Waiver, summarize
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.report.comparison import Difference, differences, exit_code_beside, new_findings
+from drahealth.suites.report.document import Report, parse_report, report_of
+from drahealth.suites.report.page import page
+from drahealth.suites.report.pull_request import badge, pull_request_text
+from drahealth.suites.targets.option import choice
+
+# The directory of a certificate: one run at a time, and a certificate is never overwritten by accident.
+
+EVIDENCE, REPORT, PAGE, JUNIT, TEXT, BADGE = (
+    *("evidence.jsonl", "report.json", "report.html"),
+    *("junit.xml", "summary.md", "badge.svg"),
+)
+FILES = (EVIDENCE, REPORT, PAGE, JUNIT, TEXT, BADGE)
+"""The files of a certificate."""
+_LOCK, _NEW = ".lock", ".new-"
+
+
+@contextmanager
+def certificate_folder(path: Path, *, overwrite: bool = False) -> Generator[Path, None, None]:
+    """A directory for the files of a run. They move to `path` at its end; after an exception `path` is as before.
+
+    Raises ConfigurationError if `path` has files of a run and `overwrite` is not set, if another run uses it, or if it
+    cannot be written.
+    """
+    try:
+        is_new = not path.exists()
+        path.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(path / _LOCK, timeout=0, mode=0o600)
+        lock.acquire()
+    except filelock.Timeout:
+        raise ConfigurationError(f"another certification writes to {path}", "pass another --out") from None
+    except OSError as error:
+        raise ConfigurationError(f"cannot write to {path}: {error.strerror}", "pass another --out") from None
+    try:
+        if not overwrite and (found := [name for name in FILES if (path / name).exists()]):
+            raise ConfigurationError(
+                f"{path} has files of an earlier run, such as {found[0]}", "pass --overwrite, or another --out"
+            )
+        for left in path.glob(f"{_NEW}*"):  # of a run that was killed
+            shutil.rmtree(left)
+        with tempfile.TemporaryDirectory(prefix=_NEW, dir=path) as made:
+            yield Path(made)
+            with signals_held():  # files of two runs are never side by side
+                for name in FILES:
+                    (path / name).unlink(missing_ok=True)
+                for name in FILES:
+                    if (Path(made) / name).exists():
+                        (Path(made) / name).rename(path / name)
+    finally:
+        (path / _LOCK).unlink(missing_ok=True)
+        lock.release()
+        if is_new and not any(path.iterdir()):
+            path.rmdir()
+
+
+# Reads the reports and the evidence that commands are given.
+
+
+def read_report(path: Path) -> Report:
+    """Reads a report, which a user can also name by the directory of its certificate. Raises ConfigurationError."""
+    path = path / REPORT if path.is_dir() else path
+    return parsed_report(read_bytes(path), path)
+
+
+def parsed_report(content: bytes, path: Path) -> Report:
+    """The report of a file with this content. Raises ConfigurationError."""
+    try:
+        return parse_report(content)
+    except ValueError as error:
+        raise ConfigurationError(f"{path}: {error}", "pass a report.json of `drahealth certify`") from None
+
+
+def files_of(report: Path, evidence: Path | None) -> tuple[Path, Path]:
+    """The report and the evidence of a certificate, which a user names as a directory or as two files.
+
+    Raises ConfigurationError.
+    """
+    if report.is_dir():
+        if evidence:
+            raise ConfigurationError(
+                f"{report} is a directory, which contains the evidence", "remove the argument EVIDENCE"
+            )
+        return report / REPORT, report / EVIDENCE
+    if evidence is None:
+        if not report.exists():
+            raise ConfigurationError(f"{report} does not exist", "pass the directory of a certificate")
+        raise ConfigurationError(
+            "missing argument EVIDENCE", "pass REPORT and EVIDENCE, or the directory of the certificate"
+        )
+    return report, evidence
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file. Raises ConfigurationError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot read {path}: {error.strerror}", "pass the directory of a certificate, or its files"
+        ) from None
+
+
+# `drahealth certify`: run, judge, show, and write the certificate.
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks for, besides the settings of the run."""
+
+    profile: Path
+    out: Path
+    overwrite: bool = False
+    waivers: Path | None = None
+    baseline: Path | None = None
+    requirements: tuple[str, ...] = ()
+    """The only requirements to judge, without a certificate; empty for all."""
+
+
+def read_profile_file(path: Path) -> ProfileFile:
+    """Reads a driver profile. Raises ConfigurationError."""
+    try:
+        return read_profile(path)
+    except FileError as error:
+        raise ConfigurationError(str(error)) from None
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot read {path}: {error.strerror}", "`drahealth certify --init` writes a driver profile"
+        ) from None
+
+
+def certify(settings: Settings, request: Request) -> int:
+    """Certifies a driver. Returns the exit code. Raises ConfigurationError before anything starts."""
+    check_program(settings)
+    rerun = f"drahealth certify {quote(str(request.profile))} --level {settings.level} --requirement REQUIREMENT"
+    outputs = Outputs(waiver_file=request.waivers, requirements=request.requirements)
+    if request.requirements:
+        return check(settings, outputs, rerun)
+    outputs.check()
+    baseline = read_report(request.baseline) if request.baseline else None
+    with certificate_folder(request.out, overwrite=request.overwrite) as new:
+        evidence = run_with_progress(replace(settings, evidence=new / EVIDENCE))
+        digest = hashlib.sha256((new / EVIDENCE).read_bytes()).hexdigest()
+        today = datetime.now(UTC).date()
+        try:
+            summary, report = judged(evidence, digest, outputs.waivers, today, rerun)
+            write_files(new, summary, report, evidence)
+        except Exception:  # a mistake of drahealth: what was seen is kept, so that it can be judged again
+            (new / EVIDENCE).replace(request.out / EVIDENCE)
+            raise
+    show(summary, standard_output(), command_as_called(rerun))
+    for line in ("", *release_lines(report.releases)):
+        _print(line)
+    write_annotations(summary)
+    _print(f"\n{request.out}: {', '.join(name for name in FILES if (request.out / name).exists())}")
+    return _beside(report, baseline) if baseline else summary.exit_code
+
+
+def judged(
+    evidence: Evidence, digest: str, waivers: tuple[Waiver, ...], today: date, rerun: str
+) -> tuple[Summary, Report]:
+    """The result of a certification, and its report. Pure. `digest` is that of the evidence file."""
+    summary = summarize(evidence, waivers=waivers, today=today)
+    certificate = certificate_of(summary, evidence, evidence_sha256=digest, waivers=waivers, today=today)
+    summary = replace(summary, certificate=certificate.text)
+    return summary, report_of(summary, evidence, rerun, certificate)
+
+
+def write_files(path: Path, summary: Summary, report: Report, evidence: Evidence) -> None:
+    """Writes the files of the certificate, except its evidence. Raises OSError."""
+    texts = {
+        REPORT: to_json(report) + "\n",
+        PAGE: page(report, evidence),
+        JUNIT: to_junit(summary, evidence) + "\n",
+        TEXT: pull_request_text(report),
+        BADGE: badge(report),
+    }
+    for name, text in texts.items():
+        (path / name).write_text(text, encoding="utf-8")
+
+
+def _beside(report: Report, baseline: Report) -> int:
+    """Prints what the baseline did not have. Returns the exit code."""
+    found = new_findings(report, baseline)
+    for one in found:
+        _print(f"not in the baseline: {one}")
+    if not found:
+        _print("The baseline had all findings.")
+    return exit_code_beside(report, baseline)
+
+
+def check_program(settings: Settings) -> None:
+    """Raises ConfigurationError if the driver's program does not exist."""
+    if not settings.command or "{" in settings.command[0]:
+        return
+    program = settings.command[0]
+    if "/" in program:
+        program = str((settings.working_directory or Path.cwd()) / program)
+    if shutil.which(program) is None:
+        hint = "set `command` of the driver profile to a program of this machine; drahealth does not pull images"
+        raise ConfigurationError(f"cannot run {program}", hint)
+
+
+def _print(line: str) -> None:
+    standard_output().print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+# The flags of `drahealth certify` as settings.
+
+CertifiedLevel = Literal["core", "full"]
+DEADLINES: dict[CertifiedLevel, float] = {"core": 180.0, "full": 420.0}
+"""Seconds of the longest run by default."""
+
+
+def certify_settings(
+    path: Path,
+    *,
+    level: str = "core",
+    api_server: str | None = None,
+    deadline: float | None = None,
+    requirements: Sequence[str] = (),
+) -> Settings:
+    """The settings of a certification. Raises ConfigurationError."""
+    wanted = _level(level)
+    file = read_profile_file(path)
+    if api_server and (file.profile.driver.running or file.profile.driver.cluster):
+        raise ConfigurationError(
+            "--api-server is for a driver that drahealth starts on this machine", "remove --api-server"
+        )
+    return settings_of(
+        file,
+        level=wanted,
+        api_server=api_server_kind(api_server) if api_server else None,
+        deadline=DEADLINES[wanted] if deadline is None else deadline,
+        only=experiments_for(requirements),
+    )
+
+
+def _level(text: str) -> CertifiedLevel:
+    try:
+        found: CertifiedLevel = choice(*get_args(CertifiedLevel))(text)
+    except ValueError as error:
+        raise ConfigurationError(f"--level {error}, got {text!r}", "the default is core") from None
+    return found
+
+
+# `drahealth verify` and `drahealth diff`: a report beside its evidence, and beside another report.
+
+
+def verify(report_path: Path, evidence_path: Path) -> int:
+    """Judges the evidence again, and compares. Returns 0 if the report says the same, and 1 if it differs.
+
+    Returns 4 if another version or ledger judged the report: then only the verdicts are compared.
+
+    Raises ConfigurationError for files that are no report or no evidence.
+    """
+    report = parsed_report(read_bytes(report_path), report_path)
+    certificate = report.certificate
+    if certificate is None:
+        raise ConfigurationError(
+            f"{report_path} is a report of `drahealth check`",
+            "pass a report of `drahealth certify`, or use `drahealth judge`",
+        )
+    content = read_bytes(evidence_path)
+    try:
+        evidence = load_evidence(content)
+    except EditedEvidenceError as error:
+        return _fail(f"{evidence_path} is not what drahealth wrote: {error}")
+    except EvidenceError as error:
+        raise ConfigurationError(f"{evidence_path}, {error}", "pass the evidence.jsonl of the report") from None
+    if (digest := hashlib.sha256(content).hexdigest()) != certificate.evidence_sha256:
+        return _fail(
+            f"{report_path} is the report of other evidence: it names {certificate.evidence_sha256[:8]}, "
+            f"{evidence_path} has {digest[:8]}"
+        )
+    _, again = judged(evidence, digest, certificate.waivers, certificate.judged, report.rerun)
+    assert again.certificate
+    judges = [(one.drahealth, one.ledger_sha256) for one in (certificate, again.certificate)]
+    found = differences(report, again, same_run=True) if judges[0] == judges[1] else _verdicts(report, again)
+    if not found and judges[0] != judges[1]:
+        _print_comparison(
+            "incomplete: same verdicts, but another version of drahealth or of the ledger judged the report"
+        )
+        for what, (version, ledger) in zip(("report", "here"), judges, strict=True):
+            _print_comparison(f"  {what}: drahealth {version}, ledger {ledger[:8]}")
+        return 4
+    if found:
+        return _fail(f"{report_path} differs from its evidence", found, ("the report has", "the evidence gives"))
+    _print_comparison(f"verified: {certificate.text}")
+    return 0
+
+
+def show_diff(first: Path, second: Path) -> int:
+    """Prints what differs between two reports. Returns 0 if they say the same, otherwise 1."""
+    found = differences(read_report(first), read_report(second))
+    for one in found:
+        _print_comparison(f"{one.where}: {one.first} -> {one.second}")
+    if not found:
+        _print_comparison("no difference")
+    return 1 if found else 0
+
+
+def _verdicts(first: Report, second: Report) -> list[Difference]:
+    """The verdicts that differ on requirements that both ledgers have."""
+    ours = {one.id: one.verdict for one in second.requirements}
+    return [
+        Difference(f"{one.id}.verdict", str(one.verdict), str(ours[one.id]))
+        for one in first.requirements
+        if ours.get(one.id, one.verdict) is not one.verdict
+    ]
+
+
+def _fail(what: str, found: Sequence[Difference] = (), sides: tuple[str, str] = ("", "")) -> int:
+    _print_comparison(f"not verified: {what}")
+    for one in found:
+        _print_comparison(f"  {one.where}: {sides[0]} {one.first}, {sides[1]} {one.second}")
+    return 1
+
+
+def _print_comparison(line: str) -> None:
+    standard_output().print(line, soft_wrap=True, markup=False, highlight=False)

@@ -1,0 +1,229 @@
+"""The verdicts of a check as text, and its report files."""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from xml.etree import ElementTree as ET
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from drahealth.fakes.program.console import print_line
+from drahealth.fakes.program.usage import as_called
+from drahealth.proto.quoting import printable
+from drahealth.suites.drivers.all_checks import CHECKS
+from drahealth.suites.drivers.evidence import Evidence
+from drahealth.suites.drivers.judge import Judgement, by_grade
+from drahealth.suites.drivers.output_text import EXITED, without_exits
+from drahealth.suites.drivers.summary import Summary
+from drahealth.suites.drivers.verdicts import Finding, Verdict
+from drahealth.suites.report.document import Report, plain
+
+# The verdicts as text: a table by requirement, and what explains each verdict that is not a pass.
+
+STYLE = {
+    Verdict.ERROR: "bold magenta",
+    Verdict.FAIL: "bold red",
+    Verdict.NOT_TESTED: "yellow",
+    Verdict.WAIVED: "yellow",
+    Verdict.STATIC: "cyan",
+    Verdict.PASS: "green",
+    Verdict.NOT_APPLICABLE: "dim",
+}
+_ROOM = 80
+"""Columns of a terminal that the table needs."""
+EXPLAINED = (Verdict.ERROR, Verdict.FAIL, Verdict.WAIVED)
+
+
+def show(summary: Summary, console: Console, rerun: str) -> None:
+    """Prints the table, the explanations and the verdict. REQUIREMENT in `rerun` is replaced.
+
+    The table leaves out the requirements that are not tested because the driver exited by itself.
+    """
+    left_out = [name for names in summary.exits.values() for name in names]
+    for family, judgements in _by_family([one for one in summary.judgements if one.requirement.id not in left_out]):
+        outcome = summary.families.get(family, "")
+        console.print(Text(f"\n{family}{': ' if outcome else ''}{outcome}", style="bold"))
+        if console.is_terminal and console.width >= _ROOM:
+            console.print(_table(judgements))
+        elif console.is_terminal:
+            for judgement in judgements:
+                print_line(console, _head(judgement))
+                print_line(console, Text("  ") + _sentence(judgement))
+        else:
+            for judgement in judgements:
+                console.print(_row(judgement), soft_wrap=True)
+    for judgement in summary.judgements:
+        if judgement.verdict in EXPLAINED:
+            console.print(_explanation(judgement, rerun, summary.exits), soft_wrap=True)
+    others = (one for one in summary.judgements if one.requirement.id not in left_out)
+    exits = [(EXITED, left_out)] if left_out else []
+    for reason, names in (*exits, *_not_tested(others).items()):
+        console.print(
+            Text(f"\nNOT_TESTED {', '.join(names)}\n  {as_called(printable(reason))}", style="yellow"), soft_wrap=True
+        )
+    for judgement in summary.judgements:
+        for name, finding in judgement.remarks.items():
+            console.print(Text(f"remark by the unproven check {name}: {printable(finding.seen)}", style="yellow"))
+    for grade, names in by_grade(summary.abilities).items():
+        console.print(Text(f"\n{grade}: {', '.join(names)}", style="dim"), soft_wrap=True, end="")
+    console.print(_verdict(summary))
+
+
+def _by_family(judgements: Sequence[Judgement]) -> Iterator[tuple[str, list[Judgement]]]:
+    for family in dict.fromkeys(one.requirement.family for one in judgements):
+        yield family, [one for one in judgements if one.requirement.family == family]
+
+
+def _table(judgements: Iterable[Judgement]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for one in judgements:
+        requirement = one.requirement
+        table.add_row(Text(one.verdict, style=STYLE[one.verdict]), requirement.id, requirement.level, _sentence(one))
+    return table
+
+
+def _head(judgement: Judgement) -> Text:
+    requirement, verdict = judgement.requirement, judgement.verdict
+    return Text.assemble((verdict, STYLE[verdict]), f" {requirement.id} ", (requirement.level, "dim"))
+
+
+def _row(judgement: Judgement) -> Text:
+    requirement = judgement.requirement
+    return Text(f"{judgement.verdict:14} {requirement.id:12} {requirement.level:6} ") + _sentence(judgement)
+
+
+def _sentence(judgement: Judgement) -> Text:
+    """The requirement; if it or a check of it does not apply, also why."""
+    text = Text(judgement.requirement.sentence)
+    if judgement.verdict in (Verdict.NOT_APPLICABLE, Verdict.STATIC):
+        judged = {name: one for name, one in judgement.findings.items() if name not in judgement.not_judged}
+        reasons = dict.fromkeys(finding.seen for finding in judged.values())
+        text.append(f" ({printable('; '.join(reasons))})", style="dim")
+    for name, finding in judgement.not_judged.items():
+        text.append(f" ({name} does not apply: {printable(finding.seen)})", style="dim")
+    return text
+
+
+def _not_tested(judgements: Iterable[Judgement]) -> dict[str, list[str]]:
+    """The requirements without a verdict, by the reason."""
+    found: dict[str, list[str]] = {}
+    for one in judgements:
+        if one.verdict is Verdict.NOT_TESTED:
+            reasons = dict.fromkeys(f.seen for f in one.findings.values() if f.verdict is Verdict.NOT_TESTED)
+            found.setdefault("; ".join(reasons), []).append(one.requirement.id)
+    return found
+
+
+def _explanation(judgement: Judgement, rerun: str, exits: Collection[str]) -> Text:
+    return Text("\n").join(_lines(judgement, rerun, exits))
+
+
+def _lines(judgement: Judgement, rerun: str, exits: Collection[str]) -> Iterator[Text]:
+    """The explanation. Exits have the short form, because the reasons of the verdict have the long form."""
+    requirement = judgement.requirement
+    yield Text(f"\n{judgement.verdict} {requirement.id}: {requirement.sentence}", style=STYLE[judgement.verdict])
+    for name, finding in judgement.findings.items():
+        if finding.verdict not in EXPLAINED:
+            continue
+        if finding.expected:
+            yield Text(f"  expected: {printable(finding.expected)}")
+        yield Text(f"  seen:     {printable(without_exits(finding.seen, exits))}")
+        if finding.records:
+            lines = ", ".join(map(str, finding.records[:10]))
+            yield Text(f"  evidence: line {lines}", style="dim")
+        if finding.verdict is Verdict.FAIL:
+            yield Text(f"  fix:      {CHECKS[name].fix}")
+    yield Text(f"  source:   {requirement.source}, {requirement.link}", style="dim")
+    yield Text(f"  rerun:    {rerun.replace('REQUIREMENT', requirement.id)}", style="dim")
+
+
+def _verdict(summary: Summary) -> Text:
+    style = "bold green" if summary.exit_code == 0 else "bold red"
+    reasons = "".join(f"\n  {as_called(printable(reason))}" for reason in summary.reasons)
+    return Text(f"\n{summary.verdict}{reasons}", style=style)
+
+
+# The reports of a check as files: JSON, JUnit XML, and annotations for GitHub Actions. Pure.
+
+
+def to_json(report: Report) -> str:
+    """The report as JSON."""
+    return json.dumps(plain(report), indent=2)
+
+
+def to_junit(summary: Summary, evidence: Evidence) -> str:
+    """The report as JUnit XML: a test case for each requirement. A run that is not complete has an error."""
+    command = "check" if evidence.header.level == "check" else "certify"
+    suite = ET.Element("testsuite", name=f"drahealth {command}")
+    for name, value in (("verdict", summary.verdict), ("drahealth", evidence.header.drahealth)):
+        properties = suite.find("properties")
+        properties = ET.SubElement(suite, "properties") if properties is None else properties
+        ET.SubElement(properties, "property", name=name, value=value)
+    for judgement in summary.judgements:
+        _case(suite, judgement, command)
+    if not evidence.complete:
+        case = ET.SubElement(suite, "testcase", classname=f"drahealth.{command}", name="complete run")
+        ET.SubElement(case, "error", message="the run did not reach its end")
+    suite.set("tests", str(len(suite.findall("testcase"))))
+    for outcome, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(outcome, str(len(suite.findall(f"testcase/{tag}"))))
+    ET.indent(suite)
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True)
+
+
+def _case(suite: ET.Element, judgement: Judgement, command: str) -> None:
+    requirement = judgement.requirement
+    family = requirement.family.replace(" ", "-")
+    case = ET.SubElement(suite, "testcase", classname=f"drahealth.{command}.{family}", name=requirement.id)
+    tag = _TAGS.get(judgement.verdict)
+    if judgement.verdict is Verdict.FAIL and requirement.level != "MUST":
+        tag = "skipped"
+    if tag:
+        problem = ET.SubElement(case, tag, message=_clean(f"{judgement.verdict}: {requirement.sentence}"))
+        problem.text = _clean("\n".join(map(explanation, judgement.findings.values())))
+    if judgement.not_judged:
+        lines = (f"{name} does not apply: {finding.seen}" for name, finding in judgement.not_judged.items())
+        ET.SubElement(case, "system-out").text = _clean("\n".join(lines))
+
+
+_NOT_IN_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd]")
+_TAGS = {
+    Verdict.FAIL: "failure",
+    Verdict.ERROR: "error",
+    Verdict.NOT_TESTED: "error",
+    Verdict.WAIVED: "skipped",
+    Verdict.NOT_APPLICABLE: "skipped",
+    Verdict.STATIC: "skipped",
+}
+
+
+def explanation(finding: Finding) -> str:
+    """A finding in one line."""
+    expected = f"expected {finding.expected}; " if finding.expected else ""
+    return f"{expected}seen: {finding.seen}"
+
+
+def _clean(text: str) -> str:
+    """Text without characters that XML 1.0 does not allow."""
+    return _NOT_IN_XML.sub("?", text)
+
+
+def annotations(summary: Summary) -> list[str]:
+    """Workflow commands of GitHub Actions: an error for each failed MUST, a warning for each failed SHOULD."""
+    lines = []
+    for one in summary.judgements:
+        if one.verdict in (Verdict.FAIL, Verdict.ERROR, Verdict.NOT_TESTED):
+            kind = "error" if one.requirement.level == "MUST" else "warning"
+            found = "; ".join(explanation(f) for f in one.findings.values() if f.verdict is one.verdict)
+            lines.append(f"::{kind} title={one.requirement.id} {one.verdict}::{_escaped(found)}")
+    return lines
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,0 +1,204 @@
+"""The subcommands `run`, `doctor` and `play` of `drahealth`, which have the options of all targets."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from drahealth.suites.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from drahealth.suites.targets.option import Command, Option
+
+
+# The flags of a subcommand that are derived from the options of the targets.
+
+Given = dict[str, str | None]
+"""Texts by the names of the options, with `target` among them; None stands for an option that is not given."""
+
+_GIVEN = "given"
+
+
+def takes_target_options(command: "Command") -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds `--target` and the options of all targets to a subcommand, which gets them as its argument `given`."""
+    return lambda subcommand: _with_flags(subcommand, command)
+
+
+def _with_flags(subcommand: Callable[..., None], command: "Command") -> Callable[..., None]:
+    from drahealth.suites.targets import registry
+
+    own = inspect.signature(subcommand, eval_str=True).parameters
+    flags = {flag.name: flag for flag in _flags(command)}
+    renamed = {old: option.name for option, _ in registry.options(command) for old in option.old_names}
+    target, *others = [*flags.values(), *map(_renamed_flag, renamed)]
+    rest = [own[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in own if name != _GIVEN]
+    parameters = [target, *rest, *others]
+
+    @wraps(subcommand)
+    def call(**arguments: Any) -> None:
+        for old, new in renamed.items():
+            if arguments.pop(old) is not None:
+                raise ConfigurationError(f"--{old} was renamed to --{new}")
+        given = {name.replace("_", "-"): _text(arguments.pop(name)) for name in flags}
+        subcommand(given=given, **arguments)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def _flags(command: "Command") -> Iterator[inspect.Parameter]:
+    from drahealth.suites.targets import registry
+
+    yield _flag(registry.target_option(command), None)
+    for option, targets in registry.options(command):
+        everywhere = len(targets) == len(registry.FOLDERS)
+        several = "s" if len(targets) > 1 else ""
+        yield _flag(option, None if everywhere else f"Options of the {' and '.join(targets)} target{several}")
+
+
+def _flag(option: "Option[Any]", panel: str | None) -> inspect.Parameter:
+    """The parameter that typer makes a flag of; `panel` is the heading that it is listed below."""
+    kind: Any = bool if option.is_switch else str | None
+    metavar = option.metavar or None
+    shown = typer.Option(
+        f"--{option.name}",
+        metavar=metavar,
+        help=option.help,
+        rich_help_panel=panel,
+        show_default=False,
+        autocompletion=option.choices,
+    )
+    return inspect.Parameter(
+        option.name.replace("-", "_"),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False if option.is_switch else None,
+        annotation=Annotated[kind, shown],
+    )
+
+
+def _renamed_flag(old: str) -> inspect.Parameter:
+    """A hidden flag, so that its use has an error of its own."""
+    shown = typer.Option(f"--{old}", hidden=True)
+    return inspect.Parameter(old, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, shown])
+
+
+def _text(value: str | bool | None) -> str | None:
+    """The text of an option's value; that of a switch is "true", or there is none."""
+    if isinstance(value, bool):
+        return "true" if value else None
+    return value
+
+
+# The subcommands `run`, `doctor` and `play` of `drahealth`, which have the options of targets.
+
+app = typer.Typer()
+
+ExitFirst = Annotated[bool, typer.Option("-x", "--exitfirst", help="Stop after the first failure or error.")]
+JUnitFile = Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write JUnit XML.")]
+
+
+@app.command("run")
+@takes_target_options("run")
+def run(
+    given: Given,
+    match: Annotated[
+        str | None,
+        typer.Option(
+            "-k",
+            metavar="EXPR",
+            help="Run only the scenarios whose title or requirement matches. EXPR is a title as printed, a part of "
+            "it, or an expression as in `pytest -k`.",
+        ),
+    ] = None,
+    exitfirst: ExitFirst = False,
+    last_failed: Annotated[
+        bool,
+        typer.Option(
+            "--last-failed",
+            help="Run only the scenarios that failed in the last run on this target. If none failed, run all "
+            "scenarios.",
+        ),
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "-n",
+            metavar="N",
+            min=1,
+            help="Run N processes, each with its own node. On kind, all processes use one cluster. Default on the "
+            "reference: the number of processors, at most 4; with -k or --last-failed: 1. Default on a real kubelet: "
+            "the number of nodes that fit into half of the free memory, at most 4. Default on kind: 1.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Run the scenarios in a random order; the same seed gives the same order."),
+    ] = None,
+    report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
+    junitxml: JUnitFile = None,
+    histories: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write the history of each scenario into this directory.")
+    ] = None,
+) -> None:
+    """Run the scenarios: the conformance tests for KEP-4680. Exit codes: 0 passed, 1 failed, 2 wrong usage, 3 error
+    in the environment.
+    """
+    from drahealth.suites.commands.running import run_scenarios
+
+    raise typer.Exit(
+        run_scenarios(
+            given | {"seed": None if seed is None else str(seed)},
+            match=match,
+            exitfirst=exitfirst,
+            last_failed=last_failed,
+            workers=workers,
+            report=report,
+            junitxml=junitxml,
+            histories=histories,
+        )
+    )
+
+
+@app.command("doctor")
+@takes_target_options("doctor")
+def doctor(given: Given) -> None:
+    """Check which targets can run on this machine. Exit codes: 0 if at least one checked target can run, else 3."""
+    from drahealth.suites.commands.explaining import show_doctor
+
+    raise typer.Exit(show_doctor(given))
+
+
+@app.command("play")
+@takes_target_options("run")
+def play(
+    given: Given,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="*.timeline.yaml files, directories with such files, or - for standard input."
+        ),
+    ],
+    seed: Annotated[int | None, typer.Option(help="Seed of random values; default: the seed of the file.")] = None,
+    speed: Annotated[
+        float | None, typer.Option(min=0.001, help="Speed factor; with 10, the timeline plays 10 times as fast.")
+    ] = None,
+    exitfirst: ExitFirst = False,
+    report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report of the run.")] = None,
+    junitxml: JUnitFile = None,
+    histories: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write the history of each timeline into this directory.")
+    ] = None,
+) -> None:
+    """Play timelines on the devices of a Pod, and check the Pod status. The exit codes are those of `run`."""
+    from drahealth.suites.commands.running import play_timelines
+
+    played = {"seed": None if seed is None else str(seed), "speed": None if speed is None else str(speed)}
+    raise typer.Exit(
+        play_timelines(
+            files, given | played, exitfirst=exitfirst, report=report, junitxml=junitxml, histories=histories
+        )
+    )

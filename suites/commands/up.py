@@ -1,0 +1,174 @@
+"""The subcommands for nodes that stay: `up`, `status`, `down`, `logs`, `load` and `kubectl`. They import little."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from drahealth.fakes.control.socket_path import DEFAULT_NODE
+
+app = typer.Typer()
+
+_KUBECTL = {
+    "ignore_unknown_options": True,
+    "allow_extra_args": True,
+    "allow_interspersed_args": False,  # keeps the `--` of `kubectl exec`
+    "help_option_names": [],
+}
+
+
+def _nodes() -> list[str]:
+    """The names of all nodes, for shell completion."""
+    from drahealth.suites.up_command.state import folders
+
+    return [folder.name for folder in folders()]
+
+
+Name = Annotated[str, typer.Option(metavar="NAME", help="Name of the node.", autocompletion=_nodes)]
+
+
+@app.command("up")
+def up(
+    name: Name = DEFAULT_NODE,
+    kubernetes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION", help="Kubernetes release, such as 1.36.3, or 1.36 for its newest patch; default: 1.37.1."
+        ),
+    ] = None,
+    reference: Annotated[
+        bool,
+        typer.Option("--reference", help="Run the reference in place of Kubernetes. The reference starts in a second."),
+    ] = False,
+    inventory: Annotated[
+        Path | None,
+        typer.Option("-f", "--file", metavar="INVENTORY", help="Inventory of the fake devices; default: two GPUs."),
+    ] = None,
+    timeline: Annotated[Path | None, typer.Option(metavar="FILE", help="Timeline to play on the fake devices.")] = None,
+    gates: Annotated[
+        str | None,
+        typer.Option(metavar="GATE=BOOL,...", help="Feature gates for all components."),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="First remove the data of an earlier start of this node.")
+    ] = False,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Run the node in this process. SIGTERM or Ctrl-C ends the node.")
+    ] = False,
+) -> None:
+    """Start a Kubernetes node with fake devices on this machine, and leave it running.
+
+    The command needs no root permissions and no container engine. If the data of an earlier start still exist, the node
+    starts again with these data.
+    Exit codes: 2 wrong usage, 3 error in the environment.
+    """
+    from drahealth.suites.up_command.options import UpOptions, gates_of
+    from drahealth.suites.up_command.starting import run_up
+
+    options = UpOptions(
+        kubernetes,
+        reference,
+        inventory.absolute() if inventory else None,
+        timeline.absolute() if timeline else None,
+        None if gates is None else gates_of(gates),
+    )
+    raise typer.Exit(run_up(name, options, fresh=fresh, foreground=foreground))
+
+
+@app.command("status")
+def status(
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Show only this node.", show_default=False, autocompletion=_nodes),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the nodes of `drahealth up`. Exit codes: 0 all shown nodes Ready, 1 a node not Ready, 2 unknown node."""
+    from drahealth.suites.up_command.state import existing, folders
+    from drahealth.suites.up_command.using import show_statuses, status_of
+
+    statuses = [status_of(each) for each in ([existing(name)] if name else folders())]
+    show_statuses(statuses, as_json=json)
+    raise typer.Exit(int(any(one.phase != "ready" for one in statuses)))
+
+
+@app.command("down")
+def down(
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Name of the node; default: {DEFAULT_NODE}.",
+            show_default=False,
+            autocompletion=_nodes,
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Stop all nodes of this user.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data of the node for the next start.")] = False,
+) -> None:
+    """Stop a node of `drahealth up`, and remove its data."""
+    from drahealth.fakes.program.errors import CommandError
+    from drahealth.suites.up_command import using
+    from drahealth.suites.up_command.state import existing, folders
+
+    if every and name is not None:
+        raise CommandError("--all and --name exclude each other; remove one of them")
+    for folder in folders() if every else [existing(name or DEFAULT_NODE, to_remove=True)]:
+        using.down(folder, keep=keep)
+        typer.echo(f"node {folder.name} is {'stopped; its data stay' if keep else 'removed'}")
+
+
+@app.command("logs")
+def logs(
+    component: Annotated[
+        str | None,
+        typer.Argument(
+            help="Component, such as kubelet, kube-apiserver or driver. Default: print the names of all components.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Name = DEFAULT_NODE,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Print new lines as they are written, until Ctrl-C.")
+    ] = False,
+    lines: Annotated[
+        int | None,
+        typer.Option("-n", "--lines", min=0, help="Print only this number of lines from the end of the log."),
+    ] = None,
+) -> None:
+    """Print the log of a component of a node."""
+    from drahealth.suites.up_command.state import existing
+    from drahealth.suites.up_command.using import show_log
+
+    show_log(existing(name), component, follow=follow, lines=lines)
+
+
+@app.command("load")
+def load(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML or JSON; - is standard input.")],
+    name: Name = DEFAULT_NODE,
+) -> None:
+    """Apply manifests to a node, without kubectl. The API server of the node must serve the kind of each object."""
+    from drahealth.suites.up_command import using as loading
+    from drahealth.suites.up_command.state import ready
+
+    folder, _ = ready(name)
+    for applied in loading.load(folder, files):
+        typer.echo(f"{applied} applied")
+
+
+@app.command("kubectl", context_settings=_KUBECTL)
+def kubectl(context: typer.Context) -> None:
+    """Run kubectl on a node: drahealth kubectl [--name NAME] ARGUMENTS.
+
+    kubectl has the release of the node. If this kubectl is not in the cache, drahealth downloads it, or builds it with
+    Go.
+
+    `drahealth kubectl help` prints the help of kubectl itself.
+    """
+    if context.args == ["--help"]:  # also without a node
+        typer.echo(context.get_help())
+        return
+    from drahealth.suites.up_command.using import run_kubectl
+
+    run_kubectl(context.args)

@@ -1,0 +1,1 @@
+"""Device plugins as subjects of a check: their kubelet, experiments, checks and mutants."""

@@ -1,0 +1,1 @@
+"""The sandbox of a driver: namespaces, private directories, and a network without outside."""

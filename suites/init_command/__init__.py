@@ -1,1 +1,0 @@
-"""`drahealth init`: starting files with comments."""

@@ -1,1 +1,0 @@
-"""Namespaces of this machine: whether they are allowed, and mounts in them."""

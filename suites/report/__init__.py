@@ -1,0 +1,1 @@
+"""The reports of `drahealth run`, `check` and `certify`: documents, pages, badges and texts."""

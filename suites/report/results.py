@@ -1,0 +1,290 @@
+"""Results side by side: one view of the reports of `check`, `certify` and `run`. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from shlex import join
+
+from drahealth.proto.quoting import printable_lines
+from drahealth.suites.drivers.evidence import Evidence
+from drahealth.suites.drivers.judge import by_grade
+from drahealth.suites.drivers.shown_by_releases import ReleaseView, shown_text
+from drahealth.suites.drivers.verdicts import Verdict
+from drahealth.suites.report.document import CheckFinding, Report, RequirementResult
+from drahealth.suites.report.lanes import Group, Lanes, lanes_of
+
+# Results side by side: one view of the reports of `check`, `certify`, and of runs of the kubelet-side scenarios.
+# Pure.
+#
+# A view has only text that is safe to print, and not too long. A template turns it into a page.
+
+TEXT_LIMIT = 2000
+"""Characters of the longest text on a page. The middle of a longer one is left out: the cause is often at its end."""
+REASONS = 20
+"""The most reasons of a verdict on a page."""
+LOUD = ("ERROR", "FAIL", "NOT_TESTED", "KNOWN ISSUE", "WAIVED")
+"""The verdicts whose explanation is open, the worst first."""
+ORDER = (*LOUD, "STATIC", "PASS", "NOT_APPLICABLE", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What explains a verdict."""
+
+    name: str
+    """The check or the scenario, such as `check first-report-is-prompt`."""
+    verdict: str
+    seen: str
+    expected: str = ""
+    evidence: str = ""
+    """Where the evidence shows it."""
+    fix: str = ""
+    rerun: str = ""
+    grade: str = ""
+    """How the ability was proven: observed, asked or forced; empty where this does not apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The verdict of one result on a requirement."""
+
+    verdict: str
+    """Empty if the result does not have the requirement."""
+    details: tuple[Detail, ...] = ()
+
+    @property
+    def is_loud(self) -> bool:
+        """Whether its explanation is open at first."""
+        return self.verdict in LOUD
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A requirement as the page shows it."""
+
+    id: str
+    level: str
+    family: str
+    sentence: str
+    source: str
+    link: str = ""
+    """Address of the source; empty without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRow:
+    """What the user of a release sees of a device."""
+
+    device: str
+    release: str
+    name: str
+    """What names the device in the Pod status."""
+    shown: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioView:
+    """A scenario of a run."""
+
+    title: str
+    outcome: str
+    group: Group | None = None
+    """Its devices over time; None without a history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One result: a column of the page."""
+
+    name: str
+    """Name of the file, or of the command."""
+    verdict: str
+    tone: str
+    """good, bad or open: whether the subject met its requirements, failed, or was not judged completely."""
+    reasons: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+    """What was tested and how, as names and values."""
+    requirements: Mapping[str, Requirement]
+    cells: Mapping[str, Cell]
+    scope: str = ""
+    """What a certificate holds for; the verdict and this are one sentence."""
+    lanes: Lanes | None = None
+    why_no_lanes: str = ""
+    scenarios: Mapping[str, ScenarioView] | None = None
+    """The scenarios of a run by key; None for a check."""
+    releases: tuple[ReleaseRow, ...] = ()
+
+    @property
+    def has_histories(self) -> bool:
+        """Whether it is a run with a history of at least one scenario."""
+        return any(view.group for view in (self.scenarios or {}).values())
+
+    @property
+    def counts(self) -> tuple[tuple[str, int], ...]:
+        """The number of requirements by verdict, the worst first."""
+        counted = Counter(cell.verdict for cell in self.cells.values())
+        return tuple((verdict, counted[verdict]) for verdict in ORDER if counted[verdict])
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A requirement with the cells of all results."""
+
+    requirement: Requirement
+    cells: tuple[Cell, ...]
+
+    @property
+    def worst(self) -> str:
+        """The worst verdict of the row, by which the page filters."""
+        return min((cell.verdict for cell in self.cells), key=ORDER.index)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the results that have the requirement differ."""
+        return len({cell.verdict for cell in self.cells} - {""}) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Rows with a heading."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+def sections(results: Sequence[Result]) -> tuple[Section, ...]:
+    """The table: requirements on which results differ, then those that are not met, then the others by family."""
+    known: dict[str, Requirement] = {}
+    for result in results:
+        for name, requirement in result.requirements.items():
+            known.setdefault(name, requirement)
+    rows = [
+        Row(requirement, tuple(result.cells.get(name, Cell("")) for result in results))
+        for name, requirement in known.items()
+    ]
+    return tuple(_sections(rows))
+
+
+def _sections(rows: Sequence[Row]) -> Iterator[Section]:
+    rows = sorted(rows, key=lambda row: ORDER.index(row.worst) if row.differs or row.worst in LOUD else len(ORDER))
+    found = {"differences": [row for row in rows if row.differs]}
+    found["not met, or not judged"] = [row for row in rows if not row.differs and row.worst in LOUD]
+    rest = [row for row in rows if not row.differs and row.worst not in LOUD]
+    for family in dict.fromkeys(row.requirement.family for row in rest):
+        found[family] = [row for row in rest if row.requirement.family == family]
+    return (Section(title, tuple(each)) for title, each in found.items() if each)
+
+
+def shown(text: str, limit: int = TEXT_LIMIT) -> str:
+    """Text from a driver or a file for the page: unprintable characters escaped, the middle of a long text left out."""
+    return _cut(printable_lines(_cut(text, limit)), limit + 100)
+
+
+def _cut(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]} [... {len(text) - limit} characters ...] {text[-(limit // 2) :]}"
+
+
+def some(reasons: Sequence[str]) -> tuple[str, ...]:
+    """The first reasons, and the number of the others."""
+    more = [f"And {len(reasons) - REASONS} more."] if len(reasons) > REASONS else []
+    return (*map(shown, reasons[:REASONS]), *more)
+
+
+def link(address: str) -> str:
+    """The address of a web page; empty for anything else, such as a script."""
+    return shown(address) if address.startswith(("https://", "http://")) else ""
+
+
+# The report of a check or a certification as a result on the page. Pure.
+
+RELEASE_ROWS = 80
+"""The most rows about releases: twenty devices."""
+NOT_JUDGED_AGAIN = "as the report file has them; the evidence was not judged again"
+"""What a page of earlier results says of their verdicts."""
+_RECORDS = 10
+"""The most line numbers of one finding."""
+
+
+def check_result(report: Report, evidence: Evidence | None = None, name: str = "") -> Result:
+    """The report as a result; with its evidence also the lanes."""
+    problems = (Verdict.FAIL, Verdict.ERROR, Verdict.NOT_TESTED, Verdict.WAIVED)
+    verdict, _, scope = report.verdict.partition(", ") if report.certificate else (report.verdict, "", "")
+    suspects = (one.seen for each in report.requirements for one in each.findings if one.verdict in problems)
+    return Result(
+        name=shown(name) or f"drahealth {report.run.level}",
+        verdict=shown(verdict),
+        scope=shown(scope),
+        tone=tone(report),
+        reasons=some(report.reasons),
+        facts=(*_facts(report), *([("verdicts", NOT_JUDGED_AGAIN)] if name else ())),
+        requirements={one.id: _requirement(one) for one in report.requirements},
+        cells={one.id: Cell(one.verdict, tuple(_details(one, report.rerun))) for one in report.requirements},
+        lanes=lanes_of(evidence, suspects) if evidence else None,
+        releases=tuple(map(_release, report.releases[:RELEASE_ROWS])),
+        why_no_lanes="" if evidence else "The lanes over time need the evidence of the run.",
+    )
+
+
+def tone(report: Report) -> str:
+    """good only for a run that is complete and whose driver meets its requirements; of a certification: certified."""
+    certified = report.certificate is None or report.certificate.certified
+    if report.exit_code == 0 and report.complete and not report.partial and certified:
+        return "good"
+    return "bad" if report.exit_code == 1 else "open"
+
+
+def _facts(report: Report) -> Iterator[tuple[str, str]]:
+    run = report.run
+    yield "level", run.level
+    for family, outcome in report.families.items():
+        yield family, shown(outcome)
+    for grade, names in by_grade(report.abilities).items():
+        yield grade, shown(", ".join(names))
+    if run.profile:
+        yield "driver profile", shown(run.profile)
+    if run.workload:
+        yield "started as", f"{shown(run.workload)} in a cluster"
+    else:
+        yield "command", shown(join(run.command)) if run.command else "a driver that was already running"
+    yield "API server", shown(run.api_server)
+    yield "started", shown(run.started)
+    yield "drahealth", shown(run.drahealth)
+    if certificate := report.certificate:
+        yield "judged", f"{certificate.judged}, by drahealth {shown(certificate.drahealth)}"
+        yield "ledger", f"sha256 {shown(certificate.ledger_sha256)}"
+        yield "evidence", f"sha256 {shown(certificate.evidence_sha256)}"
+
+
+def _release(one: ReleaseView) -> ReleaseRow:
+    reasons = tuple(map(shown, one.reasons))
+    return ReleaseRow(shown(one.device), one.release, shown(one.resource_id), shown(shown_text(one.shown)), reasons)
+
+
+def _requirement(one: RequirementResult) -> Requirement:
+    return Requirement(shown(one.id), one.level, one.family, shown(one.sentence), shown(one.source), link(one.link))
+
+
+def _details(one: RequirementResult, rerun: str) -> Iterator[Detail]:
+    command = rerun.replace("REQUIREMENT", one.id) if rerun else ""
+    for finding in one.findings:
+        yield _detail(finding, finding.verdict, command)
+    for remark in one.remarks:
+        yield _detail(remark, "remark by an unproven check", command)
+
+
+def _detail(finding: CheckFinding, verdict: str, rerun: str) -> Detail:
+    failed = finding.verdict in (Verdict.FAIL, Verdict.WAIVED)
+    lines = ", ".join(map(str, finding.records[:_RECORDS])) + (", ..." if len(finding.records) > _RECORDS else "")
+    return Detail(
+        name=f"check {shown(finding.check)}",
+        verdict=verdict,
+        seen=shown(finding.seen),
+        expected=shown(finding.expected),
+        evidence=f"line {lines}" if lines else "",
+        fix=shown(finding.fix) if failed else "",
+        grade=finding.grade,
+        rerun=shown(rerun) if failed or finding.verdict is Verdict.ERROR else "",
+    )

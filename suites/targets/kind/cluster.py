@@ -1,0 +1,306 @@
+"""Makes the cluster of a run, or prepares an existing one; and takes it down."""
+
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.program.usage import command_name
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.definition import SharedFile
+from drahealth.suites.targets.engine.engine import Engine, find_engine
+from drahealth.suites.targets.kind import ownership, reuse
+from drahealth.suites.targets.kind.kind_configuration import cluster_name, compose
+from drahealth.suites.targets.kind.node_control import KindNodes
+from drahealth.suites.targets.kind.options import KindOptions
+from drahealth.suites.targets.kind.ownership import Claim, default_base, node_containers, records, run_id_of
+from drahealth.suites.targets.kind.program import Kind, find_kind, node_image, other_release, release_of
+from drahealth.suites.targets.pods.deployment import deploy, remove
+from drahealth.suites.targets.pods.image import ensure_image, has_image
+from drahealth.suites.targets.progress import Progress
+from drahealth.suites.targets.run_directory import RunDirectory
+from drahealth.suites.targets.waiting import lock
+
+# A lock on a cluster across processes: shared by many scenarios, or exclusive for one that disrupts the cluster.
+#
+# It uses two lock files. `users` is held shared or exclusive. Before it every process takes `queue`, one after the
+# other. So a process that waits for the exclusive lock is not overtaken by new shared ones.
+
+_EVERY = 0.02
+"""Seconds between attempts."""
+
+
+class ClusterLock:
+    """The lock of one process; all processes that share the cluster use the same `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: int | None = None
+
+    async def enter(self, *, alone: bool) -> None:
+        """Takes the lock: exclusive if `alone`. Raises RuntimeError if this process holds it."""
+        if self._held is not None:
+            raise RuntimeError("this process holds the lock")
+        queue = self._open("queue")
+        try:
+            await lock(queue, fcntl.LOCK_EX, _EVERY)
+            users = self._open("users")
+            try:
+                await lock(users, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, _EVERY)
+            except BaseException:
+                os.close(users)
+                raise
+            self._held = users
+        finally:
+            os.close(queue)
+
+    def leave(self) -> None:
+        """Releases the lock; harmless if it is released."""
+        if self._held is not None:
+            os.close(self._held)
+        self._held = None
+
+    def _open(self, name: str) -> int:
+        return os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+# The description of a cluster that is ready for scenarios, as plain data for the workers of a distributed run.
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|µs|ns)")
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+
+
+@dataclass(frozen=True)
+class PreparedCluster:
+    """A cluster that is ready for scenarios."""
+
+    engine: str
+    """The container engine: docker or podman."""
+    folder: str
+    """A folder for the lock files of the processes that share the cluster."""
+    kubeconfig: str
+    control_plane: str
+    nodes: tuple[str, ...]
+    """The names of all nodes."""
+    pods: dict[str, str]
+    """The name of the fake driver's pod on each node that accepts workload."""
+    image: str
+    """The image of the driver's pods and of the workload."""
+    sync_frequency: float
+    """The `syncFrequency` of the kubelets, in seconds."""
+
+    def node_for(self, worker: int) -> str:
+        """The node for the scenarios of a worker of a distributed run."""
+        names = sorted(self.pods)
+        return names[worker % len(names)]
+
+
+class ClusterProvider(Protocol):
+    """Gives a target its cluster."""
+
+    async def up(self) -> PreparedCluster:
+        """The cluster, ready. Raises HarnessError."""
+
+    async def down(self) -> None:
+        """Takes the cluster down."""
+
+
+class JoinedCluster:
+    """The cluster that the controller of a distributed run made."""
+
+    def __init__(self, file: SharedFile) -> None:
+        self._file = file
+
+    async def up(self) -> PreparedCluster:
+        description = self._file.read()
+        return PreparedCluster(**{**description, "nodes": tuple(description["nodes"])})
+
+    async def down(self) -> None:
+        """Nothing: the controller takes it down."""
+
+
+def seconds(duration: str) -> float:
+    """The seconds of a duration of Go, such as 1m0s. Raises ValueError."""
+    parts = _DURATION.findall(duration)
+    if not parts or "".join(number + unit for number, unit in parts) != duration:
+        raise ValueError(f"{duration!r} is no duration")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+# Makes the cluster of a run, or prepares an existing one; and takes it down.
+
+_KUBECONFIG = "kubeconfig"
+_NO_RUN = "0" * 12
+
+
+class ClusterMaker:
+    """One cluster of a release, with these feature gates. `failed` returns at the end whether a scenario failed."""
+
+    def __init__(
+        self,
+        options: KindOptions,
+        kubernetes: str,
+        gates: Mapping[str, bool],
+        progress: Progress,
+        failed: Callable[[], bool],
+    ) -> None:
+        self._options = options
+        self._kubernetes = kubernetes
+        self._gates = gates
+        self._progress = progress
+        self._failed = failed
+        self._image = ""
+        self._is_made = False
+        self._ends = AsyncExitStack()
+
+    async def up(self) -> PreparedCluster:
+        """The cluster, ready. Raises HarnessError after it has removed everything."""
+        try:
+            return await self._up()
+        except OSError as error:
+            await self._ends.aclose()
+            raise HarnessError(
+                f"cannot write a file of the run: {error}", "free some disk space, or set TMPDIR to another folder"
+            ) from error
+        except BaseException:
+            await self._ends.aclose()
+            raise
+
+    async def down(self) -> None:
+        """Removes everything but a cluster that is to be kept."""
+        await self._ends.aclose()
+
+    async def _up(self) -> PreparedCluster:
+        engine = await find_engine()
+        kind = await find_kind(engine)
+        await ownership.sweep(engine, kind, self._progress)
+        name, folder = await (self._reused(kind) if self._options.reuse else self._made(kind))
+        nodes = sorted(
+            (node for node in await node_containers(engine) if node.cluster == name), key=lambda node: node.name
+        )
+        planes = [node.name for node in nodes if node.role == "control-plane"]
+        if len(planes) != 1:
+            raise HarnessError(
+                f"the cluster {name} must have one control plane, got {len(planes)}",
+                "remove --reuse to make a new cluster",
+            )
+        client = await KubeClient.from_kubeconfig(folder / _KUBECONFIG)
+        self._ends.push_async_callback(client.close)
+        try:
+            served = str((await client.connection.call("GET", "/version"))["gitVersion"])
+            self._check_release(served, node_image(self._kubernetes, self._options.node_image))
+            return await self._furnished(kind, client, name, folder, [node.name for node in nodes], planes[0])
+        except ApiError as error:
+            raise HarnessError(
+                f"the API server of the cluster {name} failed: {error}",
+                "check that the cluster works, and that its engine is on this machine",
+            ) from error
+
+    async def _made(self, kind: Kind) -> tuple[str, Path]:
+        """The name of a new cluster, and the folder of its files."""
+        o = self._options
+        user = _text(o.config) if o.config else None
+        where = f"The kind configuration {o.config}"
+        name = o.name or (cluster_name(user, where) if user else None) or f"drahealth-{secrets.token_hex(3)}"
+        if name in await kind.names():
+            raise HarnessError(f"the kind cluster {name} exists", f"choose another --name, or pass --reuse {name}")
+        image = node_image(self._kubernetes, o.node_image)
+        merge = partial(compose, user, nodes=o.nodes, gates=self._gates, where=where)
+        merge(run_id=_NO_RUN)  # a conflict is an error before anything is made
+        if found := await release_of(kind.engine, image):
+            self._check_release(found, image)
+        await self._ensure_image(kind.engine)
+        claim = Claim.make(name, kind.engine.identity)
+        self._ends.push_async_callback(self._end, kind, claim)
+        self._progress(f"Making the cluster {name} from {image}")
+        await kind.create(name, image, merge(run_id=claim.run_id), claim.folder / _KUBECONFIG, on_line=self._progress)
+        self._is_made = True
+        return name, claim.folder
+
+    async def _end(self, kind: Kind, claim: Claim) -> None:
+        """Removes our cluster, unless it is to be kept."""
+        keep = self._options.keep == "always" or (self._options.keep == "failed" and self._failed())
+        if keep and self._is_made:
+            claim.keep()
+            claim.release()
+            self._progress(
+                f"Kept the cluster {claim.cluster}: --reuse {claim.cluster} uses it, "
+                f"{command_name()} clean --kept removes it"
+            )
+        else:
+            await ownership.remove(claim, kind.engine, kind, self._progress)
+
+    async def _reused(self, kind: Kind) -> tuple[str, Path]:
+        """The name of an existing cluster, and the folder of the run's files."""
+        name = self._options.reuse or ""
+        if name not in (names := await kind.names()):
+            found = f"kind has {', '.join(names)}" if names else "kind has none"
+            raise HarnessError(f"there is no kind cluster {name}", f"{found}; remove --reuse to make a new one")
+        self._ends.callback(reuse.hold(name, kind.engine.identity, default_base().parent / "reused").release)
+        for node in await node_containers(kind.engine):
+            if node.cluster == name and (run_id := run_id_of(node.mounts)) and run_id in {r.run_id for r in records()}:
+                self._ends.callback(Claim.attach(run_id).release)  # so no other run removes it
+        await self._ensure_image(kind.engine)
+        run = RunDirectory.create()
+        self._ends.callback(run.remove)
+        kubeconfig = run.path / _KUBECONFIG
+        kubeconfig.touch(0o600)
+        kubeconfig.write_text(await kind.kubeconfig(name))
+        return name, run.path
+
+    async def _ensure_image(self, engine: Engine) -> None:
+        """Called before the cluster is made, so that a missing image is an early error."""
+        named, base = self._options.driver_image, self._options.driver_base
+        self._image = await ensure_image(engine, named=named, base=base, progress=self._progress)
+
+    def _check_release(self, served: str, image: str) -> None:
+        o = self._options
+        if error := other_release(self._kubernetes, served, image, exact=o.exact, reused=o.reuse or ""):
+            raise error
+
+    async def _furnished(
+        self, kind: Kind, client: KubeClient, name: str, folder: Path, names: list[str], control_plane: str
+    ) -> PreparedCluster:
+        engine, image = kind.engine, self._image
+        if self._options.driver_image or not await has_image(client, names, image):
+            await kind.load(image, name, self._progress)
+        nodes = KindNodes(engine, control_plane, names, client)
+        self._progress(f"Preparing the cluster {name}")
+        if self._options.reuse:
+            await reuse.tidy(client)
+            self._ends.push_async_callback(remove, client, self._progress)
+            self._ends.push_async_callback(nodes.restore)
+            self._ends.callback(self._progress, f"Restoring the cluster {name}")
+            await nodes.set_gates(self._gates)
+        await nodes.audit_status_writes()
+        pods = await deploy(client, image, self._progress)
+        proxied = await client.connection.call("GET", f"/api/v1/nodes/{control_plane}/proxy/configz")
+        return PreparedCluster(
+            engine=engine.name,
+            folder=str(folder),
+            kubeconfig=str(folder / _KUBECONFIG),
+            control_plane=control_plane,
+            nodes=tuple(names),
+            pods={node: pod for node, pod in pods.items() if len(names) == 1 or node != control_plane},
+            image=image,
+            sync_frequency=seconds(proxied["kubeletconfig"]["syncFrequency"]),
+        )
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"{file} must be UTF-8, got an invalid byte at position {error.start + 1}", "pass a YAML file"
+        ) from None
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {file}: {error.strerror}", "pass a kind configuration") from None
