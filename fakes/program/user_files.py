@@ -79,9 +79,13 @@ _KEYS = ("missing", "extra_forbidden")
 """The errors of pydantic about keys. All others are about values."""
 
 
+NO_LINE = 0
+"""The line of an error in a file whose format has no lines here."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One error. `line` starts at 1."""
+    """One error. `line` starts at 1, or is `NO_LINE`."""
 
     line: int
     where: str
@@ -89,7 +93,8 @@ class Problem:
     what: str
 
     def __str__(self) -> str:
-        return f"line {self.line}: {self.where}: {self.what}" if self.where else f"line {self.line}: {self.what}"
+        line = f"line {self.line}" if self.line != NO_LINE else ""
+        return ": ".join(filter(None, (line, self.where, self.what)))
 
 
 class FileError(ValueError):
