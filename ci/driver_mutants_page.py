@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from drahealth.suites.drivers.all_checks import CHECKS
-from drahealth.suites.drivers.mutants.all_mutants import MUTANTS
-from drahealth.suites.drivers.summary import proven
-from drahealth.suites.drivers.verdicts import requirements
+from drahealth.suites.driver_checks.all_checks import CHECKS
+from drahealth.suites.driver_checks.mutants.all_mutants import MUTANTS
+from drahealth.suites.driver_checks.summary import proven
+from drahealth.suites.driver_checks.verdicts import requirements
 
 INTRODUCTION = """\
 A mutant is a driver or a device plugin with one deliberate defect. The mutants on this page test the checks of

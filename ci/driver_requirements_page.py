@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from drahealth.suites.drivers.all_checks import CHECKS
-from drahealth.suites.drivers.plan import EXPERIMENTS
-from drahealth.suites.drivers.verdicts import DriverRequirement, SubjectKind, requirements
+from drahealth.suites.driver_checks.all_checks import CHECKS
+from drahealth.suites.driver_checks.experiments import EXPERIMENTS
+from drahealth.suites.driver_checks.verdicts import DriverRequirement, SubjectKind, requirements
 
 INTRODUCTION = """\
 If the ID of a requirement starts with DEVPLUGIN, the requirement is for device plugins

@@ -19,7 +19,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.api_servers.server import port_in
 from drahealth.suites.targets.api_servers.serving import api_server, real_api_servers
 from drahealth.suites.targets.kubelet.node.processes import Reservation
-from drahealth.suites.unit.drivers.test_objects import check_objects_of_any_kind
+from drahealth.suites.unit.driver_checks.test_objects import check_objects_of_any_kind
 from drahealth.suites.unit.endings import PATIENCE
 
 PROGRAMS = {"etcd", "kube-apiserver", "kube-controller-manager"}

@@ -10,7 +10,8 @@ from typing import Literal
 
 from drahealth.fakes.control.commands.devices import DriverDevices
 from drahealth.fakes.control.commands.life import DevicePluginLife, DriverLife
-from drahealth.fakes.control.commands.reports import (
+from drahealth.fakes.control.commands.streams import StreamControl
+from drahealth.fakes.control.commands.without_subcommand import (
     DevicePluginQuestions,
     DriverClaims,
     DriverQuestions,
@@ -18,7 +19,6 @@ from drahealth.fakes.control.commands.reports import (
     DriverReports,
     ListedDevices,
 )
-from drahealth.fakes.control.commands.streams import StreamControl
 from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.inventory.devices import SHARED, Device, Inventory, cdi_id, check_kind
 from drahealth.proto.device_plugin import KUBELET_SOCKET

@@ -53,7 +53,7 @@ def _recovered(driver: Driver, command: "Recover", reply: Any) -> None:
 
 
 def _upgraded(driver: Driver, command: "Upgrade", reply: Any) -> None:
-    from drahealth.fakes.control.commands.reports import GetState  # only here: `ctl` starts without it
+    from drahealth.fakes.control.commands.without_subcommand import GetState  # only here: `ctl` starts without it
 
     typer.echo(f"upgraded to instance {printable(driver.do(GetState())['instance'])}")
 

@@ -19,7 +19,7 @@ from drahealth.fakes.control.commands.life import (
     Stop,
     WaitRegistered,
 )
-from drahealth.fakes.control.commands.reports import (
+from drahealth.fakes.control.commands.without_subcommand import (
     EndLists,
     GetListedDevices,
     GetPluginState,

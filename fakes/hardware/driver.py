@@ -26,7 +26,16 @@ from drahealth.fakes.control.commands.life import (
     Upgrade,
     WaitRegistered,
 )
-from drahealth.fakes.control.commands.reports import (
+from drahealth.fakes.control.commands.streams import (
+    FAULTS,
+    KINDS,
+    SetHeartbeat,
+    StreamClose,
+    StreamFault,
+    StreamRestore,
+    StreamSend,
+)
+from drahealth.fakes.control.commands.without_subcommand import (
     CloseEndpoint,
     FailClaims,
     FailRegistration,
@@ -36,15 +45,6 @@ from drahealth.fakes.control.commands.reports import (
     Play,
     Report,
     SetHealth,
-)
-from drahealth.fakes.control.commands.streams import (
-    FAULTS,
-    KINDS,
-    SetHeartbeat,
-    StreamClose,
-    StreamFault,
-    StreamRestore,
-    StreamSend,
 )
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions
 from drahealth.fakes.control.replies import DriverState

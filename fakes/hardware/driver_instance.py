@@ -10,7 +10,7 @@ from typing import Any
 import grpc.aio
 
 from drahealth.fakes.cluster.api import ApiError, ListWatch
-from drahealth.fakes.control.commands.reports import FailClaims
+from drahealth.fakes.control.commands.without_subcommand import FailClaims
 from drahealth.fakes.control.fake_options import DriverOptions
 from drahealth.fakes.hardware.devices import Devices
 from drahealth.fakes.hardware.fake_dra_plugin import FakeDraPlugin, PreparedClaims

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.control.commands.reports import FailClaims
+from drahealth.fakes.control.commands.without_subcommand import FailClaims
 from drahealth.fakes.control.fake_options import DriverOptions
 from drahealth.fakes.kubelet_plugin.interface import Device, NamespacedObject, PrepareResult
 from drahealth.fakes.program.private_files import replace_file

@@ -6,10 +6,10 @@ from typing import Any, TypedDict, Unpack
 
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.program.user_files import Document
-from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.load import Loaded
 from drahealth.fakes.timelines.model import FORMAT, Step, Timeline, Uses
 from drahealth.fakes.timelines.plan import Plan
+from drahealth.fakes.timelines.validation import checked_plan
 
 # Timelines as YAML: what is written is read as the same timeline.
 

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 from drahealth.fakes.control.commands.definition import EACH, Command, Definition, Kind, Subject
 from drahealth.fakes.control.commands.devices import Clear, Inject, Recover
-from drahealth.fakes.control.commands.reports import Remove, Restore, SetHealth, SetListedHealth
 from drahealth.fakes.control.commands.streams import SetHeartbeat
+from drahealth.fakes.control.commands.without_subcommand import Remove, Restore, SetHealth, SetListedHealth
 from drahealth.fakes.durations import Duration, Uniform
 from drahealth.fakes.faults.catalogue import fault
 from drahealth.fakes.inventory.devices import Inventory

@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.inventory.file import group_errors, inventory_of, load_inventory
 from drahealth.fakes.program.user_files import Document, FileError, Finding, Place, read
-from drahealth.fakes.timelines.check import judged
 from drahealth.fakes.timelines.load import Loaded, load_parts
 from drahealth.fakes.timelines.model import Timeline, Trigger
 from drahealth.fakes.timelines.plan import Action, Expect, Plan
+from drahealth.fakes.timelines.validation import judged
 from drahealth.proto.clock import Clock
 
 # A timeline with its devices and its plan: what is needed to play it.

@@ -17,18 +17,18 @@ from drahealth.proto.events import ignore
 from drahealth.proto.quoting import one_line
 from drahealth.suites.commands.check_run import target_of
 from drahealth.suites.commands.starters import write_new
-from drahealth.suites.drivers.all_checks import CHECKS
-from drahealth.suites.drivers.claims import published_devices
-from drahealth.suites.drivers.duration import duration
-from drahealth.suites.drivers.experiment import Experiment
-from drahealth.suites.drivers.fault_model import FAULTS_LIMIT
-from drahealth.suites.drivers.kubelet_registration import DRA_PLUGIN, Found, registrar
-from drahealth.suites.drivers.profile.starting import STARTING_PROFILES, driver_profile, starting_profile
-from drahealth.suites.drivers.sandbox.declared import Sandbox
-from drahealth.suites.drivers.sandbox.running import trial
-from drahealth.suites.drivers.settings import Settings, plan
-from drahealth.suites.drivers.subject.places import check_placeholders
-from drahealth.suites.drivers.verdicts import DriverRequirement, requirements
+from drahealth.suites.driver_checks.all_checks import CHECKS
+from drahealth.suites.driver_checks.claims import published_devices
+from drahealth.suites.driver_checks.declared_faults import FAULTS_LIMIT
+from drahealth.suites.driver_checks.duration import duration
+from drahealth.suites.driver_checks.experiment import Experiment
+from drahealth.suites.driver_checks.profile.starting import STARTING_PROFILES, driver_profile, starting_profile
+from drahealth.suites.driver_checks.sandbox.declared import Sandbox
+from drahealth.suites.driver_checks.sandbox.running import trial
+from drahealth.suites.driver_checks.scripted_registration import DRA_PLUGIN, Found, registrar
+from drahealth.suites.driver_checks.settings import Settings, plan
+from drahealth.suites.driver_checks.subject.places import check_placeholders
+from drahealth.suites.driver_checks.verdicts import DriverRequirement, requirements
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.output_paths import check_output_file
 

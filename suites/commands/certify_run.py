@@ -26,13 +26,13 @@ from drahealth.suites.commands.check_run import (
     write_annotations,
 )
 from drahealth.suites.commands.ending import signals_held
-from drahealth.suites.drivers.certificate import certificate_of
-from drahealth.suites.drivers.evidence import EditedEvidenceError, Evidence, EvidenceError, load_evidence
-from drahealth.suites.drivers.profile.file import ProfileFile, read_profile
-from drahealth.suites.drivers.profile.settings import settings_of
-from drahealth.suites.drivers.settings import Settings
-from drahealth.suites.drivers.shown_by_releases import release_lines
-from drahealth.suites.drivers.summary import Summary, Waiver, summarize
+from drahealth.suites.driver_checks.certificate import certificate_of
+from drahealth.suites.driver_checks.evidence import EditedEvidenceError, Evidence, EvidenceError, load_evidence
+from drahealth.suites.driver_checks.profile.file import ProfileFile, read_profile
+from drahealth.suites.driver_checks.profile.settings import settings_of
+from drahealth.suites.driver_checks.settings import Settings
+from drahealth.suites.driver_checks.shown_by_releases import release_lines
+from drahealth.suites.driver_checks.summary import Summary, Waiver, summarize
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.report.comparison import Difference, differences, exit_code_beside, new_findings
 from drahealth.suites.report.document import Report, parse_report, report_of

@@ -12,12 +12,12 @@ from rich.text import Text
 from drahealth.fakes.program.console import print_line
 from drahealth.fakes.program.usage import as_called
 from drahealth.proto.quoting import printable
-from drahealth.suites.drivers.all_checks import CHECKS
-from drahealth.suites.drivers.evidence import Evidence
-from drahealth.suites.drivers.judge import Judgement, by_grade
-from drahealth.suites.drivers.output_text import EXITED, without_exits
-from drahealth.suites.drivers.summary import Summary
-from drahealth.suites.drivers.verdicts import Finding, Verdict
+from drahealth.suites.driver_checks.all_checks import CHECKS
+from drahealth.suites.driver_checks.evidence import Evidence
+from drahealth.suites.driver_checks.judge import Judgement, by_grade
+from drahealth.suites.driver_checks.output_text import EXITED, without_exits
+from drahealth.suites.driver_checks.summary import Summary
+from drahealth.suites.driver_checks.verdicts import Finding, Verdict
 from drahealth.suites.report.document import Report, plain
 
 # The verdicts as text: a table by requirement, and what explains each verdict that is not a pass.

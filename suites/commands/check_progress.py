@@ -12,12 +12,12 @@ from rich.text import Text
 
 from drahealth.proto.events import Event, ExperimentEnded, ExperimentStarted, ProcessExited, ReportReceived
 from drahealth.proto.quoting import printable
-from drahealth.suites.drivers.all_checks import CHECKS
-from drahealth.suites.drivers.duration import duration
-from drahealth.suites.drivers.output_text import exit_text, without_exits
-from drahealth.suites.drivers.plan import EXPERIMENTS
-from drahealth.suites.drivers.settings import Settings
-from drahealth.suites.drivers.verdicts import requirements
+from drahealth.suites.driver_checks.all_checks import CHECKS
+from drahealth.suites.driver_checks.duration import duration
+from drahealth.suites.driver_checks.experiments import EXPERIMENTS
+from drahealth.suites.driver_checks.output_text import exit_text, without_exits
+from drahealth.suites.driver_checks.settings import Settings
+from drahealth.suites.driver_checks.verdicts import requirements
 
 # The progress of a run: a line for each experiment at its start and its end, and the time that is left.
 

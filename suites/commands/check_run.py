@@ -21,14 +21,14 @@ from drahealth.fakes.program.usage import command_as_called
 from drahealth.suites.commands.check_output import annotations, show, to_json, to_junit
 from drahealth.suites.commands.check_progress import Progress, ticking, view_on
 from drahealth.suites.commands.ending import run_terminable
-from drahealth.suites.drivers.all_checks import CHECKS
-from drahealth.suites.drivers.check import needed_experiments
-from drahealth.suites.drivers.claim_file import read_claim_file
-from drahealth.suites.drivers.evidence import Evidence, EvidenceError, read_evidence
-from drahealth.suites.drivers.sandbox.declared import Sandbox
-from drahealth.suites.drivers.settings import CDI_DIRS, DEADLINE, DriverApiServer, Settings, plan
-from drahealth.suites.drivers.summary import Summary, Waiver, read_waivers, summarize
-from drahealth.suites.drivers.verdicts import Level, SubjectKind, requirements
+from drahealth.suites.driver_checks.all_checks import CHECKS
+from drahealth.suites.driver_checks.check import needed_experiments
+from drahealth.suites.driver_checks.claim_file import read_claim_file
+from drahealth.suites.driver_checks.evidence import Evidence, EvidenceError, read_evidence
+from drahealth.suites.driver_checks.sandbox.declared import Sandbox
+from drahealth.suites.driver_checks.settings import CDI_DIRS, DEADLINE, DriverApiServer, Settings, plan
+from drahealth.suites.driver_checks.summary import Summary, Waiver, read_waivers, summarize
+from drahealth.suites.driver_checks.verdicts import Level, SubjectKind, requirements
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.report import RunReport
 from drahealth.suites.output_paths import check_output_file
@@ -282,8 +282,8 @@ def run_with_progress(settings: Settings, only: Sequence[str] = ()) -> Evidence:
 
     `only` are the IDs of the requirements that the user selected; empty for all.
     """
-    from drahealth.suites.drivers.fault_adapters import FaultAdapters
-    from drahealth.suites.drivers.run import run_experiments
+    from drahealth.suites.driver_checks.fault_adapters import FaultAdapters
+    from drahealth.suites.driver_checks.run_experiments import run_experiments
 
     async def run(progress: Progress) -> Evidence:
         async with ticking(progress.tick):

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from drahealth.fakes.program.console import print_line
 from drahealth.fakes.program.usage import as_called
-from drahealth.suites.drivers import verdicts as driver_ledger
+from drahealth.suites.driver_checks import verdicts as driver_ledger
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.ledger import KnownIssue, every_known_issue, quotes, readings, requirements
 from drahealth.suites.run.scenario import KEP, scenarios
@@ -96,7 +96,7 @@ def _of_kubelets(name: str) -> Explanation:
 
 
 def _of_drivers(name: str) -> Explanation:
-    from drahealth.suites.drivers.all_checks import CHECKS  # slow: it imports all experiments
+    from drahealth.suites.driver_checks.all_checks import CHECKS  # slow: it imports all experiments
 
     entry = driver_ledger.requirements()[name]
     subject = "device plugins" if entry.binds == "device-plugin" else "DRA drivers"

@@ -15,10 +15,10 @@ from drahealth.fakes.hints import near
 from drahealth.fakes.program.console import standard_output
 from drahealth.proto.quoting import one_line
 from drahealth.suites.commands.ending import run_terminable
-from drahealth.suites.drivers.all_checks import CHECKS
-from drahealth.suites.drivers.fault_adapters import FaultAdapters
-from drahealth.suites.drivers.mutants.all_mutants import MUTANTS
-from drahealth.suites.drivers.mutants.proving import WITHOUT_FAULT, Proof, prove
+from drahealth.suites.driver_checks.all_checks import CHECKS
+from drahealth.suites.driver_checks.fault_adapters import FaultAdapters
+from drahealth.suites.driver_checks.mutants.all_mutants import MUTANTS
+from drahealth.suites.driver_checks.mutants.proving import WITHOUT_FAULT, Proof, prove
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.output_paths import check_output_file
 

@@ -19,7 +19,7 @@ _KUBECTL = {
 
 def _nodes() -> list[str]:
     """The names of all nodes, for shell completion."""
-    from drahealth.suites.up_command.state import folders
+    from drahealth.suites.up_command.node_folder import folders
 
     return [folder.name for folder in folders()]
 
@@ -84,8 +84,8 @@ def status(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the nodes of `drahealth up`. Exit codes: 0 all shown nodes Ready, 1 a node not Ready, 2 unknown node."""
-    from drahealth.suites.up_command.state import existing, folders
-    from drahealth.suites.up_command.using import show_statuses, status_of
+    from drahealth.suites.up_command.node_commands import show_statuses, status_of
+    from drahealth.suites.up_command.node_folder import existing, folders
 
     statuses = [status_of(each) for each in ([existing(name)] if name else folders())]
     show_statuses(statuses, as_json=json)
@@ -108,13 +108,13 @@ def down(
 ) -> None:
     """Stop a node of `drahealth up`, and remove its data."""
     from drahealth.fakes.program.errors import CommandError
-    from drahealth.suites.up_command import using
-    from drahealth.suites.up_command.state import existing, folders
+    from drahealth.suites.up_command import node_commands
+    from drahealth.suites.up_command.node_folder import existing, folders
 
     if every and name is not None:
         raise CommandError("--all and --name exclude each other; remove one of them")
     for folder in folders() if every else [existing(name or DEFAULT_NODE, to_remove=True)]:
-        using.down(folder, keep=keep)
+        node_commands.down(folder, keep=keep)
         typer.echo(f"node {folder.name} is {'stopped; its data stay' if keep else 'removed'}")
 
 
@@ -137,8 +137,8 @@ def logs(
     ] = None,
 ) -> None:
     """Print the log of a component of a node."""
-    from drahealth.suites.up_command.state import existing
-    from drahealth.suites.up_command.using import show_log
+    from drahealth.suites.up_command.node_commands import show_log
+    from drahealth.suites.up_command.node_folder import existing
 
     show_log(existing(name), component, follow=follow, lines=lines)
 
@@ -149,8 +149,8 @@ def load(
     name: Name = DEFAULT_NODE,
 ) -> None:
     """Apply manifests to a node, without kubectl. The API server of the node must serve the kind of each object."""
-    from drahealth.suites.up_command import using as loading
-    from drahealth.suites.up_command.state import ready
+    from drahealth.suites.up_command import node_commands as loading
+    from drahealth.suites.up_command.node_folder import ready
 
     folder, _ = ready(name)
     for applied in loading.load(folder, files):
@@ -169,6 +169,6 @@ def kubectl(context: typer.Context) -> None:
     if context.args == ["--help"]:  # also without a node
         typer.echo(context.get_help())
         return
-    from drahealth.suites.up_command.using import run_kubectl
+    from drahealth.suites.up_command.node_commands import run_kubectl
 
     run_kubectl(context.args)

@@ -8,9 +8,9 @@ import pytest
 
 from drahealth.fakes.program.errors import CommandError
 from drahealth.suites.driver.options import Run, run_of
-from drahealth.suites.drivers.run import run_experiments
-from drahealth.suites.drivers.summary import Summary, summarize
-from drahealth.suites.drivers.verdicts import requirements
+from drahealth.suites.driver_checks.run_experiments import run_experiments
+from drahealth.suites.driver_checks.summary import Summary, summarize
+from drahealth.suites.driver_checks.verdicts import requirements
 from drahealth.suites.errors import ConfigurationError
 
 _RUN = pytest.StashKey[Run]()

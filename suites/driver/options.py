@@ -11,8 +11,8 @@ from typer.main import get_group
 from drahealth.fakes.program.usage import as_command_error
 from drahealth.suites.commands.check import app
 from drahealth.suites.commands.check_run import Outputs, settings_of
-from drahealth.suites.drivers.settings import Settings
-from drahealth.suites.drivers.summary import Waiver
+from drahealth.suites.driver_checks.settings import Settings
+from drahealth.suites.driver_checks.summary import Waiver
 from drahealth.suites.errors import ConfigurationError
 
 _INSTEAD = {

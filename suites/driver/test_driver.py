@@ -5,9 +5,9 @@ import warnings
 import pytest
 
 from drahealth.suites.commands.check_output import explanation
-from drahealth.suites.drivers.all_checks import CHECKS
-from drahealth.suites.drivers.summary import Summary
-from drahealth.suites.drivers.verdicts import Verdict
+from drahealth.suites.driver_checks.all_checks import CHECKS
+from drahealth.suites.driver_checks.summary import Summary
+from drahealth.suites.driver_checks.verdicts import Verdict
 
 
 @pytest.mark.xdist_group("drahealth-driver")

@@ -23,7 +23,7 @@ from drahealth.fakes.cluster.api import (
     Object,
 )
 from drahealth.fakes.cluster.api_server import strategies
-from drahealth.fakes.cluster.api_server.bodies import unknown_fields
+from drahealth.fakes.cluster.api_server.body_decoding import unknown_fields
 from drahealth.fakes.cluster.api_server.metadata_validation import is_name
 from drahealth.fakes.program.errors import plain
 from drahealth.proto.quoting import one_line

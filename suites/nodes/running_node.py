@@ -28,8 +28,8 @@ from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.target import Window
 from drahealth.suites.targets.versions import profile_of
 from drahealth.suites.targets.waiting import poll
+from drahealth.suites.up_command.node_folder import NodePaths, ProcessIdentity, ready
 from drahealth.suites.up_command.nodes import SYNC_FREQUENCY, drivers_settings
-from drahealth.suites.up_command.state import NodePaths, ProcessIdentity, ready
 
 # A node of `drahealth up`, which another process owns, as the target of a public node.
 

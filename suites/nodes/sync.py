@@ -19,8 +19,13 @@ from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.control.commands.definition import Command, SyncControl
 from drahealth.fakes.control.commands.devices import DriverDevices
 from drahealth.fakes.control.commands.life import DriverLife
-from drahealth.fakes.control.commands.reports import DriverClaims, DriverQuestions, DriverRegistration, DriverReports
 from drahealth.fakes.control.commands.streams import StreamControl
+from drahealth.fakes.control.commands.without_subcommand import (
+    DriverClaims,
+    DriverQuestions,
+    DriverRegistration,
+    DriverReports,
+)
 from drahealth.fakes.control.remote import ControlFailed, RemoteDriver
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.inventory.devices import Inventory

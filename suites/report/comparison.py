@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drahealth.suites.drivers.certificate import OPEN
-from drahealth.suites.drivers.summary import ExitCode
-from drahealth.suites.drivers.verdicts import Verdict
+from drahealth.suites.driver_checks.certificate import OPEN
+from drahealth.suites.driver_checks.summary import ExitCode
+from drahealth.suites.driver_checks.verdicts import Verdict
 from drahealth.suites.report.document import Report, RequirementResult, plain
 
 

@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from drahealth.suites.drivers.all_checks import CHECKS
-from drahealth.suites.drivers.certificate import OPEN, Certificate
-from drahealth.suites.drivers.evidence import Evidence, Header
-from drahealth.suites.drivers.judge import Judgement, worst
-from drahealth.suites.drivers.shown_by_releases import ReleaseView, shown_by_releases
-from drahealth.suites.drivers.summary import ExitCode, Summary
-from drahealth.suites.drivers.verdicts import DriverRequirement, Finding, Grade, Verdict
+from drahealth.suites.driver_checks.all_checks import CHECKS
+from drahealth.suites.driver_checks.certificate import OPEN, Certificate
+from drahealth.suites.driver_checks.evidence import Evidence, Header
+from drahealth.suites.driver_checks.judge import Judgement, worst
+from drahealth.suites.driver_checks.shown_by_releases import ReleaseView, shown_by_releases
+from drahealth.suites.driver_checks.summary import ExitCode, Summary
+from drahealth.suites.driver_checks.verdicts import DriverRequirement, Finding, Grade, Verdict
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -22,8 +22,8 @@ from drahealth.proto.events import (
     TimeSkipped,
 )
 from drahealth.proto.history import HistoryFile
-from drahealth.suites.drivers.evidence import Evidence, Header, Observation
-from drahealth.suites.drivers.observed_health import streams
+from drahealth.suites.driver_checks.evidence import Evidence, Header, Observation
+from drahealth.suites.driver_checks.observed_health import streams
 from drahealth.suites.judging.histories import devices_in
 from drahealth.suites.judging.invariants import name_in
 from drahealth.suites.judging.ledger import every_known_issue, requirements

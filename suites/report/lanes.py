@@ -25,9 +25,9 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.services import GET_INFO, PREPARE, UNPREPARE
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.drivers.evidence import Evidence, Observation
-from drahealth.suites.drivers.observed import Device
-from drahealth.suites.drivers.observed_health import OURS, Stream, arrivals, listed, streams, timeout_of
+from drahealth.suites.driver_checks.evidence import Evidence, Observation
+from drahealth.suites.driver_checks.observed import Device
+from drahealth.suites.driver_checks.observed_health import OURS, Stream, arrivals, listed, streams, timeout_of
 
 # Bars: the health of a device over time, from one source. Pure.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from drahealth.proto.clock import format_seconds
 from drahealth.proto.package import __version__
-from drahealth.suites.drivers.evidence import Evidence
+from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.report.document import Report
 from drahealth.suites.report.lanes import Bar, Group, Lane, Stretch
 from drahealth.suites.report.pull_request import render, text_of

@@ -7,8 +7,8 @@ from importlib import resources
 from typing import Any
 
 from drahealth.proto.quoting import one_line
-from drahealth.suites.drivers.judge import by_grade
-from drahealth.suites.drivers.verdicts import Verdict
+from drahealth.suites.driver_checks.judge import by_grade
+from drahealth.suites.driver_checks.verdicts import Verdict
 from drahealth.suites.judging.report import Result, RunReport
 from drahealth.suites.report.document import Report, RequirementResult
 from drahealth.suites.report.kubelet_result import kubelet_result

@@ -10,8 +10,8 @@ from typing import Any
 from drahealth.fakes.program.errors import plain
 from drahealth.proto.history import HistoryError, HistoryFile, load_history
 from drahealth.proto.quoting import one_line, quoted
-from drahealth.suites.drivers.evidence import FORMAT as EVIDENCE_FORMAT
-from drahealth.suites.drivers.evidence import Evidence, EvidenceError, load_evidence
+from drahealth.suites.driver_checks.evidence import FORMAT as EVIDENCE_FORMAT
+from drahealth.suites.driver_checks.evidence import Evidence, EvidenceError, load_evidence
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.report import FORMAT as RUN_FORMAT
 from drahealth.suites.judging.report import RunReport

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from shlex import join
 
 from drahealth.proto.quoting import printable_lines
-from drahealth.suites.drivers.evidence import Evidence
-from drahealth.suites.drivers.judge import by_grade
-from drahealth.suites.drivers.shown_by_releases import ReleaseView, shown_text
-from drahealth.suites.drivers.verdicts import Verdict
+from drahealth.suites.driver_checks.evidence import Evidence
+from drahealth.suites.driver_checks.judge import by_grade
+from drahealth.suites.driver_checks.shown_by_releases import ReleaseView, shown_text
+from drahealth.suites.driver_checks.verdicts import Verdict
 from drahealth.suites.report.document import CheckFinding, Report, RequirementResult
 from drahealth.suites.report.lanes import Group, Lanes, lanes_of
 

@@ -14,7 +14,7 @@ from drahealth.suites.run.scenario import scenario
 from drahealth.suites.run.session import Session
 from drahealth.suites.story.history import STORY_LIMIT
 from drahealth.suites.story.node import Node
-from drahealth.suites.timelines.stage import Holder, NodeStage, jumped, status_changes
+from drahealth.suites.timelines.node_stage import Holder, NodeStage, jumped, status_changes
 
 
 class TimelineFile(pytest.File):

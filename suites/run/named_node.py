@@ -10,7 +10,7 @@ from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 from drahealth.suites.nodes.running_node import SharedNode
 from drahealth.suites.nodes.sync import SyncNode
 from drahealth.suites.targets import registry
-from drahealth.suites.up_command.state import ready
+from drahealth.suites.up_command.node_folder import ready
 
 OPTION = "--drahealth-node"
 KEEP = "--drahealth-keep"

@@ -17,9 +17,9 @@ LISTED = {
     "fakes/serve/session_process.py": "control socket of a driver in another process",
     "fakes/sockets.py": "sockets of fake drivers",
     "manager/registration.py": "sockets of the reference",
-    "suites/drivers/mutants/backend.py": "sockets of a driver under test",
-    "suites/drivers/sandbox/mounting.py": "proxy between a driver under test and its API server",
-    "suites/drivers/subject/gateway.py": "proxy between a driver under test and its API server",
+    "suites/driver_checks/mutants/backend.py": "sockets of a driver under test",
+    "suites/driver_checks/sandbox/mounting.py": "proxy between a driver under test and its API server",
+    "suites/driver_checks/subject/gateway.py": "proxy between a driver under test and its API server",
     "suites/targets/kubelet/node/processes.py": "kube-apiserver",
 }
 """The modules that listen, and the words of their rows."""

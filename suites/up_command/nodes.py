@@ -20,7 +20,7 @@ from drahealth.fakes.waiting import run_until_first
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import DriverEvent, DriverServed, to_json
 from drahealth.suites.story.manifests import device_class
-from drahealth.suites.up_command.state import Components, NodeFolder, NodePaths, NodeState, gates_text
+from drahealth.suites.up_command.node_folder import Components, NodeFolder, NodePaths, NodeState, gates_text
 
 # The fake drivers and device plugins of a node: the program of `drahealth driver serve`, in this process.
 

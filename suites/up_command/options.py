@@ -10,7 +10,7 @@ from drahealth.fakes.program.user_files import FileError, read
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.versions import NEWEST, parse_version, profile_of
-from drahealth.suites.up_command.state import NodeFolder, NodeState
+from drahealth.suites.up_command.node_folder import NodeFolder, NodeState
 
 DEFAULT_INVENTORY = "format: inventory/v1\ndevices: [{name: gpu, count: 2}]\n"
 """The inventory of a node without -f: two GPUs of gpu.example.com."""

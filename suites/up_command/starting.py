@@ -20,8 +20,8 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kubelet.node.processes import telling_line
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.stage_printer import StagePrinter
-from drahealth.suites.up_command.options import UpOptions, check_files, check_running, note_on_default, planned
-from drahealth.suites.up_command.state import (
+from drahealth.suites.up_command.node_commands import show_ready
+from drahealth.suites.up_command.node_folder import (
     Components,
     NodeFolder,
     NodeState,
@@ -30,7 +30,7 @@ from drahealth.suites.up_command.state import (
     is_ready,
     read_state,
 )
-from drahealth.suites.up_command.using import show_ready
+from drahealth.suites.up_command.options import UpOptions, check_files, check_running, note_on_default, planned
 
 # `drahealth up`: it checks everything that it can before it starts a process, then waits until the node is Ready.
 

@@ -16,9 +16,7 @@ from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.waiting import run_until_first
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 from drahealth.suites.targets.api_servers.server import port_in
-from drahealth.suites.up_command.nodes import make_node
-from drahealth.suites.up_command.options import DEFAULT_INVENTORY, UpOptions
-from drahealth.suites.up_command.state import (
+from drahealth.suites.up_command.node_folder import (
     Components,
     NodeFolder,
     NodeState,
@@ -26,6 +24,8 @@ from drahealth.suites.up_command.state import (
     unwritable,
     write_state,
 )
+from drahealth.suites.up_command.nodes import make_node
+from drahealth.suites.up_command.options import DEFAULT_INVENTORY, UpOptions
 
 Report = Callable[[Mapping[str, Any]], None]
 """Takes {"stage": ...} during the start, then {"ready": ...} or {"error": ..., "code": ...}."""

@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from drahealth.fakes.cluster.api import BINDINGS, EVICTIONS, NAMESPACES, PODS, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.cluster.api_server.bodies import MESSAGES, fields_of_message, is_map
+from drahealth.fakes.cluster.api_server.body_decoding import MESSAGES, fields_of_message, is_map
 from drahealth.fakes.cluster.api_server.refusals import FieldError
 from drahealth.fakes.cluster.api_server.served_kinds import KindRegistry
 

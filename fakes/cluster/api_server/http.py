@@ -188,7 +188,7 @@ class HttpApi:
         """Listens on this port of the loopback address, 0 for a free port; returns the URL. Raises OSError."""
         from aiohttp import web  # slow import, not needed by the server in this process
 
-        from drahealth.fakes.cluster.api_server.request_bodies import ServerLogger
+        from drahealth.fakes.cluster.api_server.request_reading import ServerLogger
         from drahealth.fakes.cluster.api_server.routes import application
 
         tls = self.credentials.server_tls()

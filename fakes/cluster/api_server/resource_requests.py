@@ -30,7 +30,7 @@ from drahealth.fakes.cluster.api_server.lists import (
     list_options,
 )
 from drahealth.fakes.cluster.api_server.patches import STRATEGIC, Change, check_patch_type
-from drahealth.fakes.cluster.api_server.request_bodies import (
+from drahealth.fakes.cluster.api_server.request_reading import (
     FieldValidation,
     empty_object,
     is_apply,

@@ -11,7 +11,7 @@ from drahealth.fakes.cluster.api import BINDINGS, EVICTIONS, KINDS, PODS, ApiErr
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.answers import json_answer, status_response
 from drahealth.fakes.cluster.api_server.bindings import check_target
-from drahealth.fakes.cluster.api_server.bodies import MESSAGES, typed
+from drahealth.fakes.cluster.api_server.body_decoding import MESSAGES, typed
 from drahealth.fakes.cluster.api_server.deletion import delete_options
 from drahealth.fakes.cluster.api_server.discovery import (
     REVIEWS,
@@ -23,7 +23,8 @@ from drahealth.fakes.cluster.api_server.discovery import (
     review_errors,
     reviewed,
 )
-from drahealth.fakes.cluster.api_server.request_bodies import (
+from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
+from drahealth.fakes.cluster.api_server.request_reading import (
     BODY_LIMIT,
     REJECTIONS,
     RejectionLog,
@@ -32,7 +33,6 @@ from drahealth.fakes.cluster.api_server.request_bodies import (
     read_body,
     wants_dry_run,
 )
-from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
 from drahealth.fakes.cluster.api_server.resource_requests import Resource
 from drahealth.fakes.cluster.api_server.scale_routes import scale_routes
 from drahealth.fakes.cluster.api_server.served_kinds import SERVED

@@ -11,7 +11,7 @@ from drahealth.fakes.cluster.api import REPLICA_SETS, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.answers import json_answer
 from drahealth.fakes.cluster.api_server.patches import Change
-from drahealth.fakes.cluster.api_server.request_bodies import read_body, read_patch, wants_dry_run, writer_of
+from drahealth.fakes.cluster.api_server.request_reading import read_body, read_patch, wants_dry_run, writer_of
 from drahealth.fakes.cluster.api_server.versioned_server import VersionedServer
 
 SCALES = Kind("Scale", "scales", "autoscaling/v1", namespaced=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from drahealth.fakes.cluster.api import CRDS, PODS, Kind, Object, Snapshot, WatchEvent, is_of_kubernetes
 from drahealth.fakes.cluster.api_server.apply_patches import Writer
-from drahealth.fakes.cluster.api_server.bodies import MESSAGES, typed
+from drahealth.fakes.cluster.api_server.body_decoding import MESSAGES, typed
 from drahealth.fakes.cluster.api_server.deletion import DeleteOptions, Deletion
 from drahealth.fakes.cluster.api_server.lists import ListOptions, Matches, Page, Selector, everything
 from drahealth.fakes.cluster.api_server.patches import Change

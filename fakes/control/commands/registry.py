@@ -8,7 +8,7 @@ from drahealth.fakes.control.commands.definition import Definition, Subject, kno
 from drahealth.fakes.hints import near
 
 _PACKAGE = "drahealth.fakes.control.commands"
-_MODULES = [f"{_PACKAGE}.{name}" for name in ("devices", "life", "streams", "reports")]
+_MODULES = [f"{_PACKAGE}.{name}" for name in ("devices", "life", "streams", "without_subcommand")]
 """The modules that define commands, in the order of lists. They are imported when they are needed."""
 _WITH_SUBCOMMANDS = [f"{_PACKAGE}.{name}" for name in ("devices", "life", "streams")]
 """Those that define subcommands of `ctl`. The others import more, and `ctl` starts without them."""

@@ -11,7 +11,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import strategies as st
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.cluster.api_server.bodies import MAGIC, MESSAGES
+from drahealth.fakes.cluster.api_server.body_decoding import MAGIC, MESSAGES
 from drahealth.proto.kubernetes import meta_v1_pb2
 
 _META = meta_v1_pb2.DESCRIPTOR

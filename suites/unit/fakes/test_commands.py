@@ -13,8 +13,8 @@ from drahealth.fakes.control.commands.definition import Command, Control, Handle
 from drahealth.fakes.control.commands.devices import Inject, Recover, TaintDevices, UntaintDevices
 from drahealth.fakes.control.commands.life import Restart, Upgrade
 from drahealth.fakes.control.commands.registry import defined, subcommands
-from drahealth.fakes.control.commands.reports import Play, Remove, SetHealth
 from drahealth.fakes.control.commands.streams import CODES, FAULTS, KINDS, StreamClose, StreamDelay, StreamDrop
+from drahealth.fakes.control.commands.without_subcommand import Play, Remove, SetHealth
 from drahealth.fakes.control.fake_options import DriverControl, PluginControl
 from drahealth.fakes.control.wire import decode, encode
 from drahealth.fakes.ctl.command import app as ctl

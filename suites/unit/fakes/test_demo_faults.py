@@ -18,7 +18,7 @@ DEMOS = [
     "ci/up-picture",
     "suites/commands/shipped/gpu.timeline.yaml",
     "suites/commands/shipped/pod.yaml",
-    "suites/up_command/using.py",
+    "suites/up_command/node_commands.py",
 ]
 """The first pages, and what commands print or write for a start."""
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drahealth.fakes.cluster.api import CLAIMS, PODS, SLICES, ApiError, Kind, Object
-from drahealth.fakes.cluster.api_server.bodies import typed
+from drahealth.fakes.cluster.api_server.body_decoding import typed
 from drahealth.suites.unit.fakes.protobuf_encoder import objects
 from drahealth.suites.unit.fakes.test_served_kinds import BY_NAME, SENT
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from drahealth.fakes.cluster.api import PODS
-from drahealth.fakes.cluster.api_server.bodies import unknown_fields
+from drahealth.fakes.cluster.api_server.body_decoding import unknown_fields
 from drahealth.suites.unit.fakes.test_api_http import Web, session_with
 
 POD: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drahealth.fakes.cluster.api_server.bodies import DEPTH_LIMIT, parse_json
+from drahealth.fakes.cluster.api_server.body_decoding import DEPTH_LIMIT, parse_json
 
 
 def test_values_of_the_greatest_depth_are_parsed() -> None:

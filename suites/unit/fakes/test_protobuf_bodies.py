@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drahealth.fakes.cluster.api_server.bodies import MAGIC, MESSAGES, Decoded, UnknownKindError, decode
+from drahealth.fakes.cluster.api_server.body_decoding import MAGIC, MESSAGES, Decoded, UnknownKindError, decode
 from drahealth.suites.unit.fakes.protobuf_encoder import body, encode, objects
 
 FROM_CLIENT_GO = [

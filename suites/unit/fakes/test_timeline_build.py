@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines import build
 from drahealth.fakes.timelines.build import dump
-from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.model import VERBS
 from drahealth.fakes.timelines.play import Story, stories
+from drahealth.fakes.timelines.validation import checked_plan
 from drahealth.suites.unit.expected_errors import file_error
 
 FILE = """

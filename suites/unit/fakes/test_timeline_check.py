@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from drahealth.fakes.faults.catalogue import CATALOGUES, policies
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.program.user_files import FileError
-from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.load import load
+from drahealth.fakes.timelines.validation import checked_plan
 
 HEAD = "format: fault-timeline/v1\nname: n\n"
 ILL = "- {inject: xid/46, device: gpu-0}\n"

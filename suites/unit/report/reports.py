@@ -7,12 +7,12 @@ from datetime import date
 from hypothesis import strategies as st
 
 from drahealth.proto.events import Event, SocketsListed
-from drahealth.suites.drivers.all_checks import CHECKS
-from drahealth.suites.drivers.evidence import Evidence
-from drahealth.suites.drivers.judge import Judgement
-from drahealth.suites.drivers.summary import Outcome, Summary, summarize
-from drahealth.suites.drivers.verdicts import Finding, Verdict, requirements
-from drahealth.suites.unit.drivers.healthy_run import healthy_run
+from drahealth.suites.driver_checks.all_checks import CHECKS
+from drahealth.suites.driver_checks.evidence import Evidence
+from drahealth.suites.driver_checks.judge import Judgement
+from drahealth.suites.driver_checks.summary import Outcome, Summary, summarize
+from drahealth.suites.driver_checks.verdicts import Finding, Verdict, requirements
+from drahealth.suites.unit.driver_checks.healthy_run import healthy_run
 
 TODAY = date(2026, 11, 22)
 RERUN = "drahealth check --requirement REQUIREMENT -- ./driver"

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drahealth.proto.events import ExperimentEnded
-from drahealth.suites.drivers.summary import Outcome, Summary
+from drahealth.suites.driver_checks.summary import Outcome, Summary
 from drahealth.suites.judging.report import Result, Run, RunReport
 from drahealth.suites.judging.report import report_of as report_of_run
 from drahealth.suites.report.document import Report, report_of
 from drahealth.suites.report.pull_request import COLORS, badge, pull_request_text
-from drahealth.suites.unit.drivers.certificates import certified, core_run
-from drahealth.suites.unit.drivers.healthy_run import healthy_run
+from drahealth.suites.unit.driver_checks.certificates import certified, core_run
+from drahealth.suites.unit.driver_checks.healthy_run import healthy_run
 from drahealth.suites.unit.report.reports import RERUN, failing, summaries, summary_of
 
 

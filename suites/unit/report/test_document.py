@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drahealth.suites.commands.check_output import to_json
-from drahealth.suites.drivers.summary import Summary
-from drahealth.suites.drivers.verdicts import Verdict
+from drahealth.suites.driver_checks.summary import Summary
+from drahealth.suites.driver_checks.verdicts import Verdict
 from drahealth.suites.report.document import report_of, report_schema
-from drahealth.suites.unit.drivers.healthy_run import healthy_run
+from drahealth.suites.unit.driver_checks.healthy_run import healthy_run
 from drahealth.suites.unit.report.reports import RERUN, failing, summaries, summary_of
 
 PUBLISHED = json.loads(Path(__file__).parents[3].joinpath("docs", "report.schema.json").read_text())

@@ -18,11 +18,11 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.health_apis import NODE_HEALTH_DRAFT, V1, HealthApi
 from drahealth.proto.values import DeviceHealth, Health, PluginDevice, ResourceHealth, ResourceStatus
-from drahealth.suites.drivers.evidence import Evidence
-from drahealth.suites.drivers.observed_health import OURS
+from drahealth.suites.driver_checks.evidence import Evidence
+from drahealth.suites.driver_checks.observed_health import OURS
 from drahealth.suites.report.lanes import LANES, Lanes, Mark, lanes_of
-from drahealth.suites.unit.drivers.evidence_of import evidence_at
-from drahealth.suites.unit.drivers.healthy_run import CHANGE, RECOVERY, healthy_run
+from drahealth.suites.unit.driver_checks.evidence_of import evidence_at
+from drahealth.suites.unit.driver_checks.healthy_run import CHANGE, RECOVERY, healthy_run
 
 HEALTHY, UNHEALTHY = Health.HEALTHY, Health.UNHEALTHY
 Record = tuple[float, str, Event]

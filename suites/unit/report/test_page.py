@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from drahealth.proto.events import Event, ReportReceived
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.drivers.evidence import Evidence
-from drahealth.suites.drivers.summary import Summary
+from drahealth.suites.driver_checks.evidence import Evidence
+from drahealth.suites.driver_checks.summary import Summary
 from drahealth.suites.report.document import Report, report_of
 from drahealth.suites.report.page import page
-from drahealth.suites.unit.drivers.certificates import certified, core_run
-from drahealth.suites.unit.drivers.evidence_of import evidence_at
-from drahealth.suites.unit.drivers.healthy_run import DRIVER, SOCKET, healthy_run
+from drahealth.suites.unit.driver_checks.certificates import certified, core_run
+from drahealth.suites.unit.driver_checks.evidence_of import evidence_at
+from drahealth.suites.unit.driver_checks.healthy_run import DRIVER, SOCKET, healthy_run
 from drahealth.suites.unit.report.html_parts import Parts
 from drahealth.suites.unit.report.reports import RERUN, failing, summaries, summary_of
 

@@ -10,7 +10,7 @@ from drahealth.suites.report.document import report_of
 from drahealth.suites.report.page import page_of
 from drahealth.suites.report.result_files import read_files
 from drahealth.suites.report.results import check_result
-from drahealth.suites.unit.drivers.healthy_run import healthy_run
+from drahealth.suites.unit.driver_checks.healthy_run import healthy_run
 from drahealth.suites.unit.report.chromium import PROGRAM, Page, Theme, chromium
 from drahealth.suites.unit.report.recorded_runs import write_run
 from drahealth.suites.unit.report.reports import RERUN, failing, summary_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from drahealth.suites.commands.check_output import to_json
-from drahealth.suites.drivers.evidence import Evidence, EvidenceWriter
+from drahealth.suites.driver_checks.evidence import Evidence, EvidenceWriter
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.report import Outcome, Run
 from drahealth.suites.judging.report import Result as Scenario
@@ -19,8 +19,8 @@ from drahealth.suites.judging.report import to_json as run_to_json
 from drahealth.suites.report.document import report_of
 from drahealth.suites.report.result_files import read_files
 from drahealth.suites.report.results import Result, sections
-from drahealth.suites.unit.drivers.certificates import certified, core_run
-from drahealth.suites.unit.drivers.healthy_run import healthy_run
+from drahealth.suites.unit.driver_checks.certificates import certified, core_run
+from drahealth.suites.unit.driver_checks.healthy_run import healthy_run
 from drahealth.suites.unit.report.reports import RERUN, failing, leave_sockets, summary_of
 
 Edit = Callable[[dict[str, Any]], object]

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from drahealth.suites.drivers.verdicts import requirements as driver_requirements
+from drahealth.suites.driver_checks.verdicts import requirements as driver_requirements
 from drahealth.suites.judging.ledger import JudgedStatement, readings, requirements, statements
 from drahealth.suites.run.scenario import scenarios
 from drahealth.suites.unit.suites.test_mutants import CASES

@@ -3,7 +3,7 @@
 import pytest
 
 from drahealth.suites.commands.explaining import explanations
-from drahealth.suites.drivers import verdicts as driver_ledger
+from drahealth.suites.driver_checks import verdicts as driver_ledger
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.ledger import every_known_issue, readings, requirements
 

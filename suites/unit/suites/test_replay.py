@@ -9,17 +9,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from drahealth.fakes.control.commands.definition import Command
-from drahealth.fakes.control.commands.reports import Report
 from drahealth.fakes.control.commands.streams import StreamClose, StreamSend
+from drahealth.fakes.control.commands.without_subcommand import Report
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.build import dump
-from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.model import Trigger
 from drahealth.fakes.timelines.plan import Action, Send
 from drahealth.fakes.timelines.play import play
 from drahealth.fakes.timelines.stage import command_of
+from drahealth.fakes.timelines.validation import checked_plan
 from drahealth.proto.health_apis import HEALTH_APIS, V1
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.commands.recording import Recorder, StreamMessage

@@ -11,10 +11,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from drahealth.fakes.inventory.devices import Inventory
-from drahealth.fakes.timelines.check import checked_plan
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.model import VERBS
 from drahealth.fakes.timelines.plan import Plan
+from drahealth.fakes.timelines.validation import checked_plan
 from drahealth.suites.unit import command_process
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

@@ -11,8 +11,8 @@ import pytest
 
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.kind import ownership
-from drahealth.suites.up_command.options import UpOptions, gates_of, planned
-from drahealth.suites.up_command.state import (
+from drahealth.suites.up_command.node_commands import next_lines, status_of
+from drahealth.suites.up_command.node_folder import (
     FORMAT,
     NodeFolder,
     NodeState,
@@ -21,7 +21,7 @@ from drahealth.suites.up_command.state import (
     read_state,
     write_state,
 )
-from drahealth.suites.up_command.using import next_lines, status_of
+from drahealth.suites.up_command.options import UpOptions, gates_of, planned
 
 OWN = ProcessIdentity.own()
 STATE = NodeState("1.37.1", {"Some": True}, "ready", process=OWN)

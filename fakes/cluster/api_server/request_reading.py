@@ -1,0 +1,350 @@
+"""What the API server reads from a request: its body, its patch, and the validation that it asks for."""
+
+import json
+import logging
+import re
+import sys
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from drahealth.fakes.cluster.api import ApiError, Kind, Object
+from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster.api_server.answers import json_answer
+from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, Writer, apply_patch, keyed_path
+from drahealth.fakes.cluster.api_server.body_decoding import (
+    MESSAGES,
+    duplicate_fields,
+    parse_json,
+    typed,
+    unknown_fields,
+)
+from drahealth.fakes.cluster.api_server.patches import (
+    APPLY,
+    JSON_PATCH,
+    MERGE,
+    Change,
+    check_patch_type,
+    json_patch,
+    merged_lists,
+    patch_change,
+    read_operations,
+)
+from drahealth.fakes.cluster.api_server.refusals import FieldError
+
+# Log lines about requests that the API server cannot read. Clients retry forever, so each cause is logged once.
+
+STATUSES = frozenset({400, 401, 405, 413, 415})
+"""The HTTP statuses of requests that cannot be read or are not supported."""
+
+_REMEMBERED = 1000
+_RESOURCE = re.compile(r" /(?:api|apis)/(v1|[^/]+/[^/]+)/(?:namespaces/[^/]+/)?([^/]+)")
+
+log = logging.getLogger(__name__)
+
+
+class RejectionLog:
+    """Logs each cause once for each client. It remembers the last 1000 pairs."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def rejected(self, client: str, request: str, error: ApiError) -> None:
+        """Logs a rejected request, such as `POST /api/v1/nodes`, if it could not be read."""
+        if error.status in STATUSES and self._is_new(client, _cause(request, error)):
+            log.warning("rejected %s from %s: %s %s", request, client, error.status, error.message)
+
+    def not_served(self, client: str, request: str) -> None:
+        """Logs a request for a resource that is not served; other unknown paths are probes of kubectl."""
+        if (found := _RESOURCE.search(request)) and self._is_new(client, found.expand(r"\1/\2")):
+            log.warning(
+                "rejected %s from %s: 404, %s of %s are not served; use a real API server for them",
+                request,
+                client,
+                found[2],
+                found[1],
+            )
+
+    def ignored(self, client: str, request: str, fields: tuple[str, ...]) -> None:
+        """Logs the unknown fields of a request that was accepted without them."""
+        names = ", ".join(fields[:10])
+        if self._is_new(client, names):
+            log.warning("ignored unknown fields of %s from %s: %s", request, client, names)
+
+    def _is_new(self, client: str, cause: str) -> bool:
+        is_new = (client, cause) not in self._seen
+        self._seen[client, cause] = None
+        self._seen.move_to_end((client, cause))
+        if len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+        return is_new
+
+
+def _cause(request: str, error: ApiError) -> str:
+    """What is wrong, without the names and numbers that differ in each request."""
+    what = request.partition(" ")[0] if error.status == 405 else error.message.partition(":")[0]
+    return f"{error.status} {what}"
+
+
+# The logger of a web server. Malformed HTTP causes one warning instead of a traceback for each request.
+
+
+class ServerLogger(logging.LoggerAdapter[logging.Logger]):
+    """Logs what aiohttp logs. aiohttp answers malformed HTTP with 400 itself."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.getLogger(__name__))
+        self._rejections = RejectionLog()
+
+    def log(self, level: int, msg: object, *args: object, **options: Any) -> None:
+        given = options.get("exc_info")
+        error = given if isinstance(given, BaseException) else sys.exception() if given else None
+        if isinstance(error, HttpProcessingError):
+            text = " ".join(error.message.split())
+            refusal = ApiError(400, "BadRequest", f"malformed HTTP: {text}")
+            self._rejections.rejected("an unknown client", "a request", refusal)
+        else:
+            super().log(level, msg, *args, **options)
+
+
+# Reads the body of a request, JSON or Kubernetes' protobuf, as an object. Every unreadable body gets an `ApiError`.
+
+BODY_LIMIT = 3 * 2**20
+"""Maximum size of a request body in bytes, as in a real API server."""
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+REJECTIONS = web.AppKey("rejections", RejectionLog)
+"""The log of a server's rejected requests."""
+
+
+async def read_body(request: web.Request, *, optional: bool = False) -> Object:
+    """The object in the body. Raises `ApiError` 400, 413 for a large body, 415 for an unknown kind in protobuf.
+
+    An empty body is an error, unless it is `optional`.
+    """
+    body = await _read(request)
+    if optional and not body:
+        return {}
+    obj = _from_protobuf(body, request) if request.content_type == PROTOBUF else _from_text(body, request)
+    if not isinstance(obj, dict):
+        raise refusals.bad_request(f"the body must be an object, got {type(obj).__name__}")
+    return obj
+
+
+async def read_json(request: web.Request) -> Any:
+    """The JSON value in the body, which can be YAML. Raises `ApiError` as `read_body`."""
+    return _from_text(await _read(request), request)
+
+
+async def _read(request: web.Request) -> bytes:
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise refusals.too_large(BODY_LIMIT) from None
+    except web.RequestPayloadError as error:
+        raise refusals.bad_request(f"the body cannot be read: {error}") from None
+
+
+async def not_served(request: web.Request) -> ApiError:
+    """The error for a path that is not served: 415 for a protobuf body of an unknown kind, else 404 (logged here)."""
+    if request.content_type == PROTOBUF and request.can_read_body:
+        try:
+            await read_body(request)
+        except ApiError as error:
+            return error
+    request.app[REJECTIONS].not_served(_client(request), _name(request))
+    return refusals.no_such_resource()
+
+
+def log_rejected(request: web.Request, error: ApiError) -> None:
+    """Logs a rejected request if it could not be read, once for each client and cause."""
+    request.app[REJECTIONS].rejected(_client(request), _name(request), error)
+
+
+def _client(request: web.Request) -> str:
+    return request.headers.get("User-Agent", "a client without User-Agent")[:120]
+
+
+def _name(request: web.Request) -> str:
+    return f"{request.method} {request.path[:200]}"
+
+
+def _from_text(body: bytes, request: web.Request) -> Any:
+    """The value in JSON, or in YAML if the content type says so."""
+    if not request.content_type.endswith("yaml") or body.lstrip().startswith(b"{"):
+        return _from_json(body)
+    import yaml  # slow import; most clients send JSON
+
+    try:
+        return parse_json(json.dumps(yaml.safe_load(body)).encode())
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise refusals.bad_request(f"the body is not YAML: {str(error).splitlines()[0]}") from None
+
+
+def _from_json(body: bytes) -> Any:
+    try:
+        return parse_json(body)
+    except ValueError as error:
+        raise refusals.bad_request(f"the body is not JSON: {error}") from None
+
+
+def _from_protobuf(body: bytes, request: web.Request) -> Object:
+    from drahealth.fakes.cluster.api_server.body_decoding import UnknownKindError, decode  # slow import
+
+    try:
+        decoded = decode(body)
+    except UnknownKindError as error:
+        raise refusals.unsupported_kind(error.api_version, error.kind) from None
+    except ValueError as error:
+        raise refusals.bad_request(f"the body is not a protobuf object: {error}") from None
+    if decoded.unknown:
+        request.app[REJECTIONS].ignored(_client(request), _name(request), decoded.unknown)
+    return decoded.object
+
+
+# Unknown fields of a request: rejected, reported or ignored, as its parameter `fieldValidation` says.
+#
+# Source: k8s.io/apimachinery, `pkg/apis/meta/v1`, `FieldValidationStrict`, `FieldValidationWarn`; the default is
+# Warn.
+
+_LEVELS = ("", "Ignore", "Strict", "Warn")
+_LONGEST_MANAGER = 128
+_MOST_WARNINGS = 20
+
+
+def wants_dry_run(request: web.Request, options: str) -> bool:
+    """Whether the request shall have no effect. Raises `ApiError` 422, which names these options, for wrong ones."""
+    if errors := _errors(request, options):
+        raise refusals.invalid_options(options, errors)
+    return bool(request.query.getall("dryRun", []))
+
+
+def _errors(request: web.Request, options: str) -> list[FieldError]:
+    query, errors = request.query, list[FieldError]()
+    manager, level = query.get("fieldManager", ""), query.get("fieldValidation", "")
+    if options == "PatchOptions":
+        is_apply = request.content_type == APPLY
+        if is_apply and not manager:
+            errors.append(refusals.required_value("fieldManager", "is required for apply patch"))
+        if "force" in query and not is_apply:
+            errors.append(refusals.forbidden("force", "may not be specified for non-apply patch"))
+    if len(manager.encode(errors="surrogatepass")) > _LONGEST_MANAGER:
+        errors.append(refusals.too_long("fieldManager", _LONGEST_MANAGER))
+    errors += refusals.dry_run_errors(query.getall("dryRun", []))
+    if level not in _LEVELS:
+        errors.append(refusals.unsupported_value("fieldValidation", level, _LEVELS))
+    return errors
+
+
+class FieldValidation:
+    """The validation that a request asks for; `options` is the name of its options, such as CreateOptions.
+
+    Raises `ApiError` 422 for wrong options.
+    """
+
+    def __init__(self, request: web.Request, kind: Kind, options: str) -> None:
+        self.dry_run = wants_dry_run(request, options)
+        self._level = request.query.get("fieldValidation") or "Warn"
+        self._kind = kind
+        self._options = options
+        self._media_type = request.content_type
+        self._problems: list[str] = []
+
+    async def read(self, request: web.Request) -> Object:
+        """The checked object in the body of a request. Raises `ApiError` as `read_body`, and 400 as `checked`."""
+        obj = await read_body(request)
+        if self._level == "Ignore":
+            return obj
+        data = await request.read()
+        is_json = request.content_type != PROTOBUF and data.lstrip().startswith(b"{")
+        twice = [f'duplicate field "{path}"' for path in duplicate_fields(data)] if is_json else []
+        return self.checked(obj, twice)
+
+    def checked(self, obj: Object, problems: Sequence[str] = ()) -> Object:
+        """The same object. Raises `ApiError` for unknown fields and these problems, if the request is strict."""
+        if self._level == "Ignore":
+            return obj
+        self._problems = [*(f'unknown field "{path}"' for path in unknown_fields(self._kind, obj)), *problems]
+        if self._problems and self._level == "Strict":
+            if self._options == "PatchOptions":
+                raise refusals.strict_patch(obj, self._problems)
+            raise refusals.strict_decoding(self._kind, self._problems)
+        return obj
+
+    def change(self, change: Change) -> Change:
+        """The change of a patch, whose result is checked."""
+        if self._media_type not in (MERGE, JSON_PATCH) or (self._kind.api_version, self._kind.kind) not in MESSAGES:
+            return lambda old: self.checked(change(old))
+
+        def checked(old: Object) -> Object:
+            new = change(old)
+            try:
+                typed(self._kind, new)
+            except ApiError as error:
+                text = json.dumps(new, ensure_ascii=False, separators=(",", ":"))
+                raise refusals.unfit_patch(text, error.message) from None
+            return self.checked(new)
+
+        return checked
+
+    def response(self, obj: Object, status: int = 200) -> web.Response:
+        """The answer with this object, with a warning for each unknown field (RFC 9111, 5.5)."""
+        response = json_answer(obj, status=status)
+        for problem in self._problems[:_MOST_WARNINGS]:
+            text = json.dumps(problem[:220])
+            response.headers.add("Warning", f"299 - {text}")
+        return response
+
+
+# Reads the patch in the body of a request as a change of an object.
+
+
+async def read_patch(request: web.Request, kind: Kind, *, status: bool, time: str) -> Change:
+    """The change that the request asks for, of the status or of the rest of the object; `time` as RFC 3339.
+
+    Raises `ApiError` 415 for an unsupported type of patch, and as `read_body`. Apply patches must be JSON.
+    """
+    check_patch_type(request.content_type)
+    if request.content_type == JSON_PATCH:
+        operations = read_operations(await read_json(request))
+        return lambda old: json_patch(old, operations)
+    body = await read_json(request)
+    if not isinstance(body, dict):
+        raise refusals.wrong_patch(body)
+    if request.content_type != APPLY:
+        return patch_change(kind, request.content_type, body)
+    if not body.get("apiVersion") or not body.get("kind"):
+        raise refusals.bad_request(
+            f"invalid object type: /{body.get('apiVersion') or ''}, Kind={body.get('kind') or ''}"
+        )
+    lists = merged_lists(kind)
+    if unknown := unknown_fields(kind, body):
+        raise refusals.untyped_patch(body, f"{keyed_path(unknown[0], body, lists)}: field not declared in schema")
+    options = ApplyOptions(request.query.get("fieldManager", ""), status, time, force=wants_force(request))
+    return lambda old: apply_patch(old, body, lists, options)
+
+
+def is_apply(request: web.Request) -> bool:
+    """Whether the request applies; this creates an object that does not exist."""
+    return request.content_type == APPLY
+
+
+def empty_object(request: web.Request, kind: Kind) -> Object:
+    """The object of the path without any field, to apply a patch to; the patch has the name."""
+    place = {key: request.match_info[key] for key in ("namespace",) if key in request.match_info}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": place}
+
+
+def wants_force(request: web.Request) -> bool:
+    """Whether an apply patch takes fields over from other managers."""
+    return request.query.get("force", "").lower() in ("true", "1")
+
+
+def writer_of(request: web.Request, time: str, *, status: bool = False) -> Writer:
+    """The manager of the fields that the request changes; by default, the name of the client. `time` as RFC 3339."""
+    name = request.query.get("fieldManager") or request.headers.get("User-Agent", "").partition("/")[0]
+    return Writer(name[:128] or "unknown", "status" if status else "", time)

@@ -1,0 +1,336 @@
+"""The experiments that break devices, at all moments, and that interrupt a driver."""
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator, Callable, Coroutine, Set
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from drahealth.proto.events import BackendSwitched
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.driver_checks.claims import Hung, allocator, claim_calls, reads_claim
+from drahealth.suites.driver_checks.declared_faults import (
+    BACKEND_LIMIT,
+    MARGIN,
+    Fault,
+    PatchObject,
+    TellBackend,
+    lasting,
+    overlap,
+    pairs,
+)
+from drahealth.suites.driver_checks.ending import restarted
+from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
+from drahealth.suites.driver_checks.experiments import FAULT_EXPERIMENTS
+from drahealth.suites.driver_checks.fault_steps import Bench, bench_of, expected
+from drahealth.suites.driver_checks.first_steps import PUBLISH_LIMIT, plugin_of_process, watched_slices
+from drahealth.suites.driver_checks.lab import Lab
+from drahealth.suites.driver_checks.observed import SLICES_LIMIT, Device
+from drahealth.suites.driver_checks.registration import call_without_claims, register_again
+from drahealth.suites.driver_checks.settings import NO_BACKEND
+from drahealth.suites.driver_checks.subject.subject import ActionFailed
+
+# The experiments that interrupt a driver: it is stopped, has no subscriber, and its kubelet restarts.
+
+STOPPED_SECONDS = 5.0
+"""Seconds for which the driver is stopped."""
+IDLE_SECONDS = 36.0
+"""Seconds without a subscriber: longer than the kubelet's default timeout of 30 s."""
+
+
+async def stop_and_continue(lab: Lab) -> None:
+    """Stops the driver for 5 s with SIGSTOP, continues it with SIGCONT, and waits for a report on each stream."""
+    async with bench_of(lab) as bench:
+        async with stopped(lab):
+            await lab.subject.clock.sleep(STOPPED_SECONDS)
+        await bench.streams.report_again()
+    lab.subject.check_running()
+
+
+@asynccontextmanager
+async def stopped(lab: Lab) -> AsyncGenerator[None, None]:
+    """The driver is stopped with SIGSTOP, and continued with SIGCONT at the end."""
+    await lab.subject.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        await lab.subject.signal(signal.SIGCONT)
+
+
+async def idle(lab: Lab) -> None:
+    """Closes all health streams for 36 s, opens two again, and follows their first reports."""
+    async with bench_of(lab) as bench:
+        await bench.close()
+        await lab.subject.clock.sleep(IDLE_SECONDS)
+        lab.subject.check_running()
+        await bench.open()
+        await bench.follow()
+
+
+async def kubelet_restart(lab: Lab) -> None:
+    """Deletes the ResourceSlices, as a starting kubelet does, registers the driver again, and waits for slices."""
+    plugin = await plugin_of_process(lab)
+    async with watched_slices(lab, plugin.driver) as watched:
+        published = await watched.complete(plugin.driver)
+        if not published:
+            raise Incomplete(f"the driver published no ResourceSlice within {PUBLISH_LIMIT:g} s")
+        watched.list()
+        for one in published:
+            await watched.delete(one)
+        await register_again(lab, plugin)
+        for one in published:
+            await watched.returned(one, SLICES_LIMIT)
+        watched.list()
+        await call_without_claims(lab, plugin)
+    lab.subject.check_running()
+
+
+# The experiments that break a device at bad moments: without a stream, an API server or a kubelet, and across ends.
+
+FAULT_STOPPED_SECONDS = 3.0
+"""Seconds for which the driver stays stopped after an action."""
+
+
+def lasting_faults(lab: Lab, experiment: str = "") -> tuple[Fault, ...]:
+    """The faults that an experiment causes and clears while the driver runs. Raises NotApplicable if there is none."""
+    each = next((one.seconds_per_fault or 0.0 for one in FAULT_EXPERIMENTS if one.name == experiment), 0.0)
+    if found := lasting(lab.subject.faults, each):
+        return found
+    raise NotApplicable("each fault of the driver profile starts the driver again, or is never cleared")
+
+
+async def fault_during_prepare(lab: Lab) -> None:
+    """Breaks a device while NodePrepareResources waits for the API server, with each fault."""
+    faults = lasting_faults(lab, "fault-during-prepare")
+    async with bench_of(lab) as bench, allocator(lab, bench.plugin) as made, claim_calls(lab, bench.plugin) as calls:
+        for number, fault in enumerate(faults):
+            device = await bench.healthy_device(fault)
+            claim = await made.claim(made.shapes[0], f"fault-{number}")
+            async with lab.subject.hold_claim_reads(claim.namespace, claim.name, claim.uid) as asked:
+                pending = asyncio.create_task(calls.prepare(claim), name="prepare during a fault")
+                try:
+                    if not await reads_claim(lab, asked, pending):
+                        raise NotApplicable(
+                            "the driver does not read the claim from the API server when it prepares it"
+                        )
+                    await _break(bench, fault, device)
+                except BaseException:
+                    pending.cancel()
+                    await asyncio.gather(pending, return_exceptions=True)
+                    raise
+            try:
+                await pending
+                await calls.unprepare(claim)
+            except Hung:
+                return
+            await _clear(bench, fault, device)
+
+
+async def fault_without_stream(lab: Lab) -> None:
+    """Breaks a device while no stream is open, and opens streams; then clears the fault in the same way."""
+    faults = lasting_faults(lab, "fault-without-stream")
+    async with bench_of(lab) as bench:
+        for fault in faults:
+            device = await bench.healthy_device(fault)
+            for act in (bench.breaks, bench.heals):
+                await bench.close()
+                if not await act(fault, device):
+                    return
+                await lab.subject.clock.sleep(fault.settle + MARGIN)
+                await bench.open()
+
+
+async def fault_without_api_server(lab: Lab) -> None:
+    """Breaks a device and clears the fault while the API server is down."""
+    faults = [
+        one
+        for one in lasting_faults(lab, "fault-without-api-server")
+        if not any(isinstance(action, PatchObject) for action in one.actions)
+    ]
+    if not faults:
+        raise NotApplicable("each fault needs the API server")
+    async with bench_of(lab) as bench:
+        for fault in faults:
+            device = await bench.healthy_device(fault)
+            await lab.subject.set_reachable(False)
+            try:
+                await _break(bench, fault, device)
+                await _clear(bench, fault, device)
+            finally:
+                await lab.subject.set_reachable(True)
+
+
+async def fault_during_kubelet_restart(lab: Lab) -> None:
+    """Closes all streams, breaks a device, registers the driver again, and opens streams."""
+    faults = lasting_faults(lab, "fault-during-kubelet-restart")
+    async with bench_of(lab) as bench:
+        for fault in faults:
+            device = await bench.healthy_device(fault)
+            await bench.close()
+            done = await bench.breaks(fault, device)
+            await lab.subject.clock.sleep(fault.settle + MARGIN)
+            await register_again(lab, bench.plugin)
+            await bench.open()
+            if not done:
+                break
+            await _clear(bench, fault, device)
+        await bench.follow()
+
+
+async def fault_while_stopped(lab: Lab) -> None:
+    """Breaks a device, and clears the fault, while the driver is stopped with SIGSTOP."""
+    faults = [
+        one
+        for one in lasting_faults(lab, "fault-while-stopped")
+        if one.capability == "forced" or isinstance(one.breaks, PatchObject)
+    ]
+    if not faults:
+        raise NotApplicable("each fault needs an answer of the driver, and a stopped driver cannot answer")
+    async with bench_of(lab) as bench:
+        for fault in faults:
+            device = await bench.healthy_device(fault)
+            for act, health in ((bench.breaks, fault.health), (bench.heals, Health.HEALTHY)):
+                async with stopped(lab):
+                    done = await act(fault, device)
+                    await lab.subject.clock.sleep(FAULT_STOPPED_SECONDS)
+                if not done:
+                    return
+                await bench.shows(device, expected(health), fault)
+    lab.subject.check_running()
+
+
+async def second_fault(lab: Lab) -> None:
+    """Breaks a device with a fault, and then with another one: the driver must not report it as healthy."""
+    found = pairs(lasting_faults(lab, "second-fault"))
+    if not found:
+        raise NotApplicable("the driver profile does not have two faults of one device")
+    async with bench_of(lab) as bench:
+        for number, (first, second) in enumerate(found):
+            try:
+                device = await bench.healthy_device(first if first.device else replace(first, device=second.device))
+            except Incomplete:
+                if number:
+                    return  # the faults of an earlier pair cannot be cleared together
+                raise
+            if not await _break(bench, first, device):
+                await bench.heals(first, device)
+                return
+            before = {(one.health, one.message) for one in bench.streams.of(device)}
+            done = await bench.breaks_more(second, device)
+            if done:
+                await bench.shows(device, partial(_differs, before), second)
+            if not done or not overlap(first, second):
+                await bench.heals(first, device)
+            if done and await bench.heals(second, device):
+                await bench.shows(device, expected(Health.HEALTHY), second)
+
+
+def _differs(before: Set[tuple[Health, str]], shown: DeviceHealth) -> bool:
+    return (shown.health, shown.message) not in before
+
+
+async def fault_over_restart(lab: Lab) -> None:
+    """Breaks a device, kills the driver, and starts it again: the new process reports the fault."""
+    faults = [one for one in lasting_faults(lab, "fault-over-restart") if one.capability == "forced"]
+    if not faults:
+        raise NotApplicable(
+            "drahealth requests each fault from the driver, and a new process of the driver loses this request"
+        )
+    async with bench_of(lab) as bench:
+        for fault in faults:
+            device = await bench.healthy_device(fault)
+            if not await _break(bench, fault, device):
+                await bench.heals(fault, device)
+                return
+            await bench.close()
+            bench.plugin = await restarted(lab)
+            await bench.open()
+            await _clear(bench, fault, device)
+
+
+async def backend_restart(lab: Lab) -> None:
+    """Kills each scripted backend, starts it again, and breaks a device with each of its faults."""
+    faults = [one for one in lab.subject.faults if isinstance(one.breaks, TellBackend)]
+    if not faults:
+        raise NotApplicable(NO_BACKEND)
+    async with bench_of(lab) as bench:
+        for script in dict.fromkeys(one.breaks.script for one in faults if isinstance(one.breaks, TellBackend)):
+            mine = [one for one in faults if isinstance(one.breaks, TellBackend) and one.breaks.script == script]
+            device = await bench.healthy_device(mine[0])
+            await _restart(lab, script)
+            connected = lab.subject.clock.now() + BACKEND_LIMIT
+            await bench.streams.show(device, expected(Health.HEALTHY), BACKEND_LIMIT)
+            for fault in lasting(mine, 0) or mine[:1]:
+                device = await bench.healthy_device(fault)
+                if await bench.breaks(fault, device):  # perhaps not connected yet: Healthy can be an old report
+                    wait = max(connected - lab.subject.clock.now(), 0.0)
+                    await bench.shows(device, expected(fault.health), replace(fault, settle=fault.settle + wait))
+                await _clear(bench, fault, device)
+
+
+async def _restart(lab: Lab, script: Path) -> None:
+    """Kills a backend, and starts it again. Raises Incomplete."""
+    assert lab.subject.adapters
+    await lab.subject.adapters.kill_backend(script)
+    lab.record(BackendSwitched(lab.subject.label, script.name, running=False))
+    try:
+        await lab.subject.adapters.restart_backend(script)
+    except ActionFailed as error:
+        raise Incomplete(str(error)) from None
+    lab.record(BackendSwitched(lab.subject.label, script.name, running=True))
+
+
+async def _break(bench: Bench, fault: Fault, device: Device) -> bool:
+    """Breaks the device; returns whether a stream shows it."""
+    return await bench.breaks(fault, device) and await bench.shows(device, expected(fault.health), fault)
+
+
+async def _clear(bench: Bench, fault: Fault, device: Device) -> None:
+    if await bench.heals(fault, device):
+        await bench.shows(device, expected(Health.HEALTHY), fault)
+
+
+# The experiments that break devices of a driver, change the cause, and heal them.
+
+
+async def faults(lab: Lab) -> None:
+    """Breaks, changes and heals a device with each fault of the profile, one after another."""
+    async with bench_of(lab) as bench:
+        for fault in sorted(lab.subject.faults, key=lambda one: one.heals == "none"):
+            await _one(bench, fault)
+        await bench.follow()
+    lab.subject.check_running()
+
+
+async def _one(bench: Bench, fault: Fault) -> None:
+    device = await bench.healthy_device(fault)
+    if not await bench.breaks(fault, device):
+        await bench.heals(fault, device)
+        return
+    shown = await bench.shows(device, expected(fault.health), fault)
+    if shown and fault.changes:
+        before = {(one.health, one.message) for one in bench.streams.of(device)}
+        if await bench.breaks(fault, device, change=True):
+            await bench.shows(device, lambda one: (one.health, one.message) not in before, fault)
+    if await bench.heals(fault, device):
+        await bench.shows(device, expected(Health.HEALTHY), fault)
+
+
+FAULT_RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {
+    "faults": faults,
+    "fault-during-prepare": fault_during_prepare,
+    "fault-without-stream": fault_without_stream,
+    "fault-without-api-server": fault_without_api_server,
+    "fault-during-kubelet-restart": fault_during_kubelet_restart,
+    "backend-restart": backend_restart,
+    "stop-and-continue": stop_and_continue,
+    "fault-while-stopped": fault_while_stopped,
+    "fault-over-restart": fault_over_restart,
+    "second-fault": second_fault,
+    "idle": idle,
+    "kubelet-restart": kubelet_restart,
+}
+"""The function of each experiment of `fault_plan`."""

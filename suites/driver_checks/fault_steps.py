@@ -1,0 +1,296 @@
+"""The steps of experiments with faults: break, change and heal, and what the health streams show."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Literal
+
+from drahealth.manager.plugin import advertised_health_api
+from drahealth.manager.profile import KEP
+from drahealth.proto.events import FaultCleared, FaultInjected
+from drahealth.proto.events.faults import ActionOutcome
+from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
+from drahealth.proto.quoting import one_line
+from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceHealth, Health
+from drahealth.suites.driver_checks.claims import published_devices
+from drahealth.suites.driver_checks.declared_faults import MARGIN, Action, Fault, SetEnvironment, described
+from drahealth.suites.driver_checks.ending import restarted
+from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
+from drahealth.suites.driver_checks.first_steps import plugin_of_process, watched_slices
+from drahealth.suites.driver_checks.lab import Lab
+from drahealth.suites.driver_checks.observed import Device
+from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
+from drahealth.suites.driver_checks.scripted_kubelet import Plugin, Subscriber, subscribed, until
+from drahealth.suites.driver_checks.subject.places import filled
+from drahealth.suites.driver_checks.subject.subject import ActionFailed
+
+# Two health streams at once, and what they show of the device that a fault breaks.
+
+Shown = Callable[[DeviceHealth], bool]
+
+
+class FaultStreams:
+    """The open streams, all of one health API. The second subscriber shows whether all streams hear a change."""
+
+    def __init__(self, lab: Lab, streams: Sequence[Subscriber]) -> None:
+        self._lab = lab
+        self._streams = streams
+
+    def reported(self) -> list[Device]:
+        """The devices that the streams listed, in the order of the first report."""
+        return list(dict.fromkeys(Device(*key) for stream in self._streams for key in stream.latest))
+
+    def of(self, device: Device) -> list[DeviceHealth]:
+        """What each stream last showed of a device."""
+        return [stream.latest[device] for stream in self._streams if device in stream.latest]
+
+    async def show(self, device: Device, shown: Shown, limit: float) -> bool:
+        """Waits until all streams show it; returns whether any does. Raises Incomplete if the driver ends.
+
+        A stream that does not show it within the limit must have one more report of the device, as a fence: only
+        then its absence proves something.
+        """
+
+        def all_show() -> bool:
+            self._lab.subject.check_running()
+            return all(device in one.latest and shown(one.latest[device]) for one in self._streams)
+
+        if not await until(self._lab.subject.clock, limit, all_show):
+            await self._fence(device, all_show)
+        return any(map(shown, self.of(device)))
+
+    async def report_again(self) -> None:
+        """Waits until each stream has two more reports of each device: the second one within the timeout of the first.
+
+        A timer that was due while the driver did not run gives the first one.
+        """
+        counts = [one.counts.copy() for one in self._streams]
+        longest = max((one.largest_timeout for one in self._streams), default=0)
+        pairs = list(zip(self._streams, counts, strict=True))
+
+        def reported_again() -> bool:
+            self._lab.subject.check_running()
+            return all(one.counts[device] > count[device] + 1 for one, count in pairs for device in count)
+
+        limit = 2 * ((longest if longest > 0 else DEFAULT_TIMEOUT) + MARGIN)
+        await until(self._lab.subject.clock, limit, reported_again)
+
+    async def follow(self, since: float | None = None, limit: float | None = None) -> None:
+        """Waits until each stream has one more report of each device without a change, or its timeout is over.
+
+        `since`: the time after which this report counts; by default, now. `limit`: the most seconds after it.
+        """
+        lab, now = self._lab, self._lab.subject.clock.now()
+        start = now if since is None else since
+        longest = lab.longest_watch / 2 if limit is None else limit
+
+        def followed() -> bool:
+            lab.subject.check_running()
+            return all(one.is_followed(start) for one in self._streams)
+
+        await until(lab.subject.clock, max(start + longest - now, 0), followed)
+
+    async def _fence(self, device: Device, all_show: Callable[[], bool]) -> None:
+        counts = [one.counts[device] for one in self._streams]
+        timeout = max((one.timeout for one in self.of(device)), default=0)
+        limit = (timeout if timeout > 0 else DEFAULT_TIMEOUT) + MARGIN
+
+        def reported_again() -> bool:
+            again = [one.counts[device] > count for one, count in zip(self._streams, counts, strict=True)]
+            return all_show() or all(again)
+
+        await until(self._lab.subject.clock, min(limit, FENCE_LIMIT), reported_again)
+
+
+FENCE_LIMIT = 35.0
+"""Seconds for the report that proves the absence of another one."""
+
+
+SERVED_LIMIT = 15.0
+"""Seconds until a health API counts as one without reports: the checks judge how soon the first report comes."""
+
+
+def expected(health: Health) -> Shown:
+    """Whether a report has this health."""
+    return lambda one: one.health is health
+
+
+@asynccontextmanager
+async def fault_streams(lab: Lab, plugin: Plugin, count: int = 2) -> AsyncGenerator[FaultStreams, None]:
+    """Streams of the best health API, each after its first report. Raises NotApplicable if the driver has none."""
+    api = await _served(lab, plugin)
+    clock = lab.subject.clock
+    async with AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(subscribed(plugin, api, clock, lab.record)) for _ in range(count)]
+        for stream in streams:
+            await stream.reported(FIRST_REPORT_WAIT)
+        lab.subject.check_running()
+        yield FaultStreams(lab, streams)
+
+
+async def _served(lab: Lab, plugin: Plugin) -> HealthApi:
+    """The first health API that streams all devices."""
+    if lab.facts.health_apis.done():
+        return HEALTH_APIS[lab.facts.health_apis.result()[0]]
+    advertised = [api for api in advertised_health_api(plugin.versions, KEP) if not api.prepared_only]
+    others = [api for api in HEALTH_APIS.values() if not api.prepared_only and api not in advertised]
+    for api in (*advertised, *others):
+        async with subscribed(plugin, api, lab.subject.clock, lab.record) as stream:
+            if await stream.reported(SERVED_LIMIT):
+                lab.facts.health_apis.set_result((api.name,))
+                return api
+        lab.subject.check_running()
+    raise NotApplicable("the driver streams no health API that lists all devices")
+
+
+# The steps of experiments with faults: break, change and heal, and wait until the driver reports it.
+
+_SLICES_LIMIT = 10.0
+"""Seconds to wait for slices before a device is chosen; a driver may have none."""
+_LIST_LIMIT = 2.0
+"""Seconds to wait for slices that were published before."""
+_WORDS = 500  # characters of a problem
+
+
+class Bench:
+    """A driver with open health streams. They are opened again after drahealth started the driver again."""
+
+    def __init__(self, lab: Lab, plugin: Plugin) -> None:
+        self.lab = lab
+        self.plugin = plugin
+        self.streams = FaultStreams(lab, ())
+        self._stack = AsyncExitStack()
+
+    async def open(self) -> None:
+        """Opens the streams, and waits for their first reports. Raises NotApplicable without health."""
+        self.streams = await self._stack.enter_async_context(fault_streams(self.lab, self.plugin))
+
+    async def close(self) -> None:
+        """Cancels the streams; no effect if there are none."""
+        await self._stack.aclose()
+
+    async def healthy_device(self, fault: Fault) -> Device:
+        """The device to break, once it is healthy. Raises Incomplete if there is none."""
+        device = await self._device(fault)
+        if not await self.streams.show(device, expected(Health.HEALTHY), fault.settle + MARGIN):
+            raise Incomplete(f"{device} was not healthy before fault {fault.name}")
+        return device
+
+    async def breaks(self, fault: Fault, device: Device, *, change: bool = False) -> bool:
+        """Breaks the device, or changes the cause; returns whether the adapter is done."""
+        action = fault.changes if change else fault.breaks
+        assert action
+        step: Literal["break", "change"] = "change" if change else "break"
+        began = self.lab.subject.clock.now()
+        outcome, problem = await self._act(action, fault, device)
+        self.lab.record(
+            FaultInjected(
+                *(self.lab.subject.label, fault.name, step, device.pool, device.name, _text(action, device)),
+                grade="asked" if fault.capability == "asked" else "forced",
+                health=fault.health,
+                settle=fault.settle,
+                outcome=outcome,
+                seconds=self.lab.subject.clock.now() - began,
+                problem=problem,
+                on_error=fault.on_error,
+                on_no_effect=fault.on_no_effect,
+            )
+        )
+        return outcome == "done"
+
+    async def breaks_more(self, second: Fault, device: Device) -> bool:
+        """Breaks a broken device with a second fault, which changes the cause; returns whether the adapter is done."""
+        return await self.breaks(replace(second, changes=second.breaks), device, change=True)
+
+    async def heals(self, fault: Fault, device: Device) -> bool:
+        """Heals the device; returns whether the adapter is done. Does nothing if the fault cannot be healed."""
+        if fault.heals == "none":
+            return False
+        began = self.lab.subject.clock.now()
+        outcome, problem = await self._act(fault.heals, fault, device)
+        self.lab.record(
+            FaultCleared(
+                *(self.lab.subject.label, fault.name, device.pool, device.name, _text(fault.heals, device)),
+                settle=fault.settle,
+                outcome=outcome,
+                seconds=self.lab.subject.clock.now() - began,
+                problem=problem,
+                on_error=fault.on_error,
+            )
+        )
+        return outcome == "done"
+
+    async def shows(self, device: Device, shown: Shown, fault: Fault) -> bool:
+        """Waits until all streams show it; returns whether any does."""
+        return await self.streams.show(device, shown, fault.settle + MARGIN)
+
+    async def follow(self) -> None:
+        """Follows the last report of each device, and lists the devices that are published then. Ends an experiment."""
+        await self.streams.follow()
+        if self.lab.subject.api is not None:
+            async with watched_slices(self.lab, self.plugin.driver) as watched:
+                with suppress(Incomplete):
+                    await watched.complete(self.plugin.driver, _LIST_LIMIT)
+                watched.list()
+
+    async def restart(self, environment: dict[str, str] | None = None) -> None:
+        """Ends the driver, starts it again, with further variables, and opens the streams again."""
+        await self.close()
+        self.plugin = await restarted(self.lab, environment, kill=False)
+        await self.open()
+
+    async def _act(
+        self, action: Action | Literal["restart"], fault: Fault, device: Device
+    ) -> tuple[ActionOutcome, str]:
+        subject = self.lab.subject
+        values = subject.places.placeholders() | {"device": device.name}
+        try:
+            if action == "restart":
+                await self.restart()
+            elif isinstance(action, SetEnvironment):
+                await self.restart({name: filled(text, values) for name, text in action.variables.items()})
+            else:
+                assert subject.adapters
+                await subject.adapters.perform(action, values, fault.limit)
+        except ActionFailed as error:
+            return "timed out" if error.timed_out else "failed", one_line(str(error), _WORDS)
+        return "done", ""
+
+    async def _device(self, fault: Fault) -> Device:
+        """The named device, or one that is neither the first of its slice nor the first of the report."""
+        reported = self.streams.reported()
+        if fault.device:
+            found = [one for one in reported if fault.device in (one.name, str(one))]
+            if len(found) != 1:
+                problem = (
+                    f"pools {', '.join(one.pool for one in found)} have" if found else "the driver does not report"
+                )
+                raise Incomplete(f"fault {fault.name}: {problem} device {fault.device}")
+            return found[0]
+        published = await self._published()
+        inner = [one for one in reported[1:] if not published or one in published[1:]]
+        if not reported:
+            raise Incomplete("the driver reports no device")
+        return (inner or [one for one in reported if one in published] or reported)[-1]
+
+    async def _published(self) -> list[Device]:
+        if self.lab.subject.api is None:
+            return []
+        async with watched_slices(self.lab, self.plugin.driver) as watched:
+            slices = await watched.complete(self.plugin.driver, _SLICES_LIMIT)
+        return [Device(one.id.pool, one.id.device) for one in published_devices(slices)]
+
+
+@asynccontextmanager
+async def bench_of(lab: Lab) -> AsyncGenerator[Bench, None]:
+    """The driver of the process, registered, with two open streams."""
+    bench = Bench(lab, await plugin_of_process(lab))
+    try:
+        await bench.open()
+        yield bench
+    finally:
+        await bench.close()
+
+
+def _text(action: Action | str, device: Device) -> str:
+    return described(action).replace("{device}", device.name)

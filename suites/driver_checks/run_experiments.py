@@ -1,0 +1,257 @@
+"""Runs the experiments on a driver, and collects the evidence."""
+
+import asyncio
+import logging
+import os
+import socket
+from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from drahealth.manager.calls import first_error
+from drahealth.proto.clock import Clock, SystemClock
+from drahealth.proto.events.checks import Outcome
+from drahealth.proto.package import __version__
+from drahealth.proto.quoting import one_line
+from drahealth.suites.driver_checks.declared_faults import BACKEND_LIMIT
+from drahealth.suites.driver_checks.evidence import (
+    Evidence,
+    EvidenceWriter,
+    Header,
+    Listener,
+    Recorder,
+    Redaction,
+    options_in,
+    secrets_in,
+)
+from drahealth.suites.driver_checks.experiment import Experiment, Incomplete, NotApplicable, Process, Unavailable
+from drahealth.suites.driver_checks.experiment_functions import RUNS
+from drahealth.suites.driver_checks.fault_steps import FENCE_LIMIT
+from drahealth.suites.driver_checks.lab import Facts, Lab
+from drahealth.suites.driver_checks.output_text import exit_text, output_text
+from drahealth.suites.driver_checks.settings import Settings, plan
+from drahealth.suites.driver_checks.subject.laboratory import laboratory
+from drahealth.suites.driver_checks.subject.subject import AdaptersOf, Subject
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.run_directory import RunDirectory
+
+GRACE = 5.0
+"""Seconds that an experiment has to end by itself after an unexpected end of its driver."""
+NOT_IN_THE_CLUSTER = "; drahealth runs no Pod in the cluster of the kubeconfig, so the driver had another API server"
+"""What is added to the reason why an experiment with Pods has no result."""
+REASON_LIMIT = 1000
+"""Characters of a reason; the cause of a long error is at its end."""
+
+log = logging.getLogger(__name__)
+
+
+async def run_experiments(
+    settings: Settings,
+    listener: Listener = lambda *_: None,
+    clock: Clock | None = None,
+    *,
+    adapters: AdaptersOf | None = None,
+) -> Evidence:
+    """Runs all experiments that these settings allow. Returns the evidence, which is not complete if it was cancelled.
+
+    Settings with faults need `adapters`, which cause them.
+
+    Raises ConfigurationError if the driver cannot be started at all, HarnessError for failures of this machine.
+    """
+    clock = clock or SystemClock()
+    folder = RunDirectory.create()
+    try:
+        folder.remove_if_killed()
+        writer = _writer(settings, folder.path, clock)
+        try:
+            run = _Run(settings, Recorder(writer, clock, listener), clock, adapters)
+            await run.all(folder.path)
+            writer.finish()
+        except asyncio.CancelledError:
+            log.warning("interrupted: the evidence is not complete")
+        finally:
+            writer.close()
+        return writer.evidence
+    finally:
+        folder.remove()
+
+
+def _writer(settings: Settings, root: Path, clock: Clock) -> EvidenceWriter:
+    started = datetime.fromtimestamp(clock.wall(), UTC).isoformat()
+    names = tuple(experiment.name for experiment, excluded in plan(settings) if not excluded)
+    host = socket.gethostname()
+    header = Header(
+        drahealth=__version__,
+        started=started,
+        command=settings.command,
+        api_server=settings.api_server_kind,
+        node=host,
+        experiments=names,
+        level=settings.level,
+        subject=settings.subject,
+        profile=settings.profile,
+        profile_sha256=settings.profile_sha256,
+        workload=settings.in_cluster.name if settings.in_cluster else "",
+    )
+    named = [*os.environ.items(), *settings.environment.items(), *options_in(settings.command)]
+    redaction = Redaction(secrets_in(named, _exists), _host_paths(root), host) if settings.redact else None
+    try:
+        return EvidenceWriter(header, settings.evidence, redaction)
+    except FileExistsError:
+        raise ConfigurationError(f"{settings.evidence} exists", "choose another file for the evidence") from None
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {settings.evidence}: {error.strerror}", "choose another file") from None
+
+
+def _host_paths(root: Path) -> dict[str, str]:
+    """The paths of this machine that evidence does not show, with their replacements."""
+    found = {str(root): "{run_dir}"}
+    with suppress(OSError):  # the folder was removed
+        found[str(Path.cwd())] = "{cwd}"
+    with suppress(RuntimeError):  # a user without a home
+        found[str(Path.home())] = "~"
+    return found
+
+
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):  # too long, or with a null byte
+        return False
+
+
+class _Run:
+    """One run: the experiments of each driver process, side by side."""
+
+    def __init__(self, settings: Settings, recorder: Recorder, clock: Clock, adapters: AdaptersOf | None) -> None:
+        self._settings = settings
+        self._adapters = adapters
+        self._recorder = recorder
+        self._clock = clock
+        self._outcomes: dict[str, Outcome] = {}
+        self._ended: dict[str, asyncio.Event] = {}
+        self._late = asyncio.Event()
+
+    async def all(self, root: Path) -> None:
+        """Runs the planned experiments, until their end or the deadline."""
+        by_process: dict[Process, list[Experiment]] = {}
+        for experiment, excluded in plan(self._settings):
+            if excluded:
+                self._recorder.ended(experiment.name, "not applicable", excluded)
+            else:
+                by_process.setdefault(experiment.process, []).append(experiment)
+                self._ended[experiment.name] = asyncio.Event()
+        async with AsyncExitStack() as stack:
+            found = await stack.enter_async_context(
+                laboratory(self._settings, list(by_process), root, self._clock, self._recorder, self._adapters)
+            )
+            timer = asyncio.create_task(self._expire())
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for process, experiments in by_process.items():
+                        task = group.create_task(self._all_of(found[process], experiments))
+                        if self._settings.sequential:
+                            await task
+            except ExceptionGroup as errors:
+                raise first_error(errors.subgroup(HarnessError) or errors) from None
+            finally:
+                timer.cancel()
+
+    async def _expire(self) -> None:
+        await self._clock.sleep(self._settings.deadline)
+        self._late.set()
+
+    async def _all_of(self, subject: Subject, experiments: list[Experiment]) -> None:
+        facts = Facts()
+        async with asyncio.TaskGroup() as helpers:
+            running = helpers.create_task(subject.helpers.run())
+            async with asyncio.TaskGroup() as group:
+                for experiment in experiments:
+                    group.create_task(self._one(experiment, subject, facts))
+            running.cancel()
+        await subject.close()  # its directories stay, and so does a driver that drahealth did not start
+
+    async def _one(self, experiment: Experiment, subject: Subject, facts: Facts) -> None:
+        name = experiment.name
+        for other in {experiment.requires, *experiment.after} & self._ended.keys():
+            await self._ended[other].wait()
+        with self._recorder.experiment(name):
+            self._recorder.started(name)
+            outcome: Outcome = "incomplete"
+            reason = "interrupted"
+            try:
+                if experiment.requires and (before := self._outcomes.get(experiment.requires)) != "done":
+                    outcome, reason = (
+                        "incomplete",
+                        f"it needs experiment {experiment.requires}, whose outcome is {before}",
+                    )
+                else:
+                    outcome, reason = await self._outcome(experiment, subject, facts)
+                    if outcome == "incomplete" and subject.started_by_us and subject.running:
+                        reason += output_text(subject.output())
+                    if outcome == "incomplete" and self._settings.api_server == "kubeconfig" and not subject.shares_api:
+                        reason += NOT_IN_THE_CLUSTER
+            finally:
+                subject.measure_output()
+                self._outcomes[name] = outcome
+                self._recorder.ended(name, outcome, reason)
+                self._ended[name].set()
+
+    async def _outcome(self, experiment: Experiment, subject: Subject, facts: Facts) -> tuple[Outcome, str]:
+        """Runs an experiment to its end, its limit, the deadline, or an unexpected end of the driver."""
+        lab = Lab(
+            subject,
+            self._recorder.of_current,
+            facts,
+            self._settings.claim,
+            self._settings.claim_devices,
+            self._settings.grace,
+            self._settings.longest_watch,
+            self._ended,
+        )
+        work = asyncio.create_task(RUNS[experiment.name](lab), name=experiment.name)
+        late = asyncio.create_task(self._late.wait())
+        longest = self._settings.limit_of(experiment) + self._settings.start_seconds
+        if "backend" in experiment.needs:  # a driver may need all this time to connect again, and for its next report
+            longest += BACKEND_LIMIT + FENCE_LIMIT
+        limit = asyncio.create_task(self._clock.sleep(longest))
+        gone = asyncio.create_task(self._gone(experiment, subject))
+        others = (late, limit, gone)
+        try:
+            await asyncio.wait([work, *others], return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                return _result(work)
+            if late.done():
+                return "incomplete", f"the deadline of {self._settings.deadline:g} s passed"
+            if gone.done():
+                return "incomplete", gone.result()
+            return "incomplete", f"it did not end within {longest:g} s"
+        finally:
+            for task in (work, *others):
+                task.cancel()
+            await asyncio.gather(work, *others, return_exceptions=True)
+
+    async def _gone(self, experiment: Experiment, subject: Subject) -> str:
+        """Returns the reason, some time after an unexpected end of the driver."""
+        if experiment.ends_driver:
+            await asyncio.Event().wait()
+        ended = await subject.ended_unexpectedly()
+        await self._clock.sleep(GRACE)
+        return exit_text(ended)
+
+
+def _result(work: "asyncio.Task[None]") -> tuple[Outcome, str]:
+    try:
+        work.result()
+    except NotApplicable as reason:
+        return "not applicable", one_line(str(reason), REASON_LIMIT)
+    except Incomplete as reason:
+        return "incomplete", one_line(str(reason), REASON_LIMIT)
+    except Unavailable as reason:
+        return "error", one_line(str(reason), REASON_LIMIT)
+    except HarnessError:
+        raise
+    except Exception as error:
+        log.exception("experiment %s failed", work.get_name())
+        return "error", one_line(f"{type(error).__name__}: {error}", REASON_LIMIT)
+    return "done", ""

@@ -1,0 +1,294 @@
+"""The experiments of claims and ResourceSlices on a running fake driver, and their records."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import pytest
+
+from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, SLICES
+from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.proto.events import (
+    CdiSpecsRead,
+    ClaimAllocated,
+    GrpcCall,
+    ReportReceived,
+    SliceChanged,
+    SlicesListed,
+    StreamClosed,
+    StreamOpened,
+)
+from drahealth.proto.services import PREPARE
+from drahealth.proto.values import DeviceId
+from drahealth.suites.driver_checks.claims import UNPUBLISHED, allocator, chosen, published_devices
+from drahealth.suites.driver_checks.experiment import Incomplete
+from drahealth.suites.driver_checks.experiment_functions import RUNS
+from drahealth.suites.driver_checks.lab import Lab
+from drahealth.suites.driver_checks.scripted_kubelet import Plugin
+from drahealth.suites.driver_checks.subject.subject import Subject
+from drahealth.suites.unit.driver_checks.lab_rig import DRIVER, NODE, LabRig
+
+CLAIM = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaim",
+    "metadata": {"name": "mine", "labels": {"app": "demo"}},
+    "spec": {"devices": {"requests": [{"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}}]}},
+}
+CLASS = {"kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}
+
+
+async def run(rig: LabRig, name: str, **more: Any) -> None:
+    async with rig.time_flies():
+        await RUNS[name](rig.lab(**more))
+
+
+async def published(rig: LabRig, **options: Any) -> FakeDriver:
+    """A driver with a fact about its plugin."""
+    driver = await rig.driver(**options)
+    endpoint, registration = driver.sockets
+    rig.facts.plugin.set_result(Plugin(DRIVER, registration, endpoint, ("v1.DRAPlugin",)))
+    return driver
+
+
+def devices(claim: ClaimAllocated) -> list[str]:
+    return [result["device"] for result in claim.results]
+
+
+def story(rig: LabRig) -> list[str]:
+    """The calls, with the devices of their claims."""
+    names = {claim.claim_uid: "+".join(devices(claim)) for claim in rig.happened(ClaimAllocated)}
+    told = []
+    for call in rig.happened(GrpcCall):
+        asked = [names.get(one["uid"], "unknown") for one in call.request["claims"]]
+        told.append(" ".join((call.method.rpartition("/Node")[2].removesuffix("Resources"), *asked)))
+    return told
+
+
+async def test_claims_are_prepared_and_unprepared_in_every_way(rig: LabRig) -> None:
+    await published(rig)
+    await run(rig, "claims")
+    assert story(rig) == [
+        "Prepare gpu-1",
+        "Prepare gpu-1",
+        "Unprepare gpu-1",
+        "Unprepare gpu-1",
+        "Unprepare unknown",
+        f"Prepare gpu-1 {UNPUBLISHED}",
+        f"Unprepare {UNPUBLISHED}",
+        "Prepare gpu-1",
+        "Prepare gpu-1",
+        "Unprepare gpu-1",
+        "Unprepare gpu-1",
+        "Prepare gpu-1 gpu-2",
+        "Unprepare gpu-1 gpu-2",
+    ]
+    assert await rig.api.list(CLAIMS) == []
+
+
+async def test_cdi_specs_of_prepared_claims_are_read(rig: LabRig) -> None:
+    await published(rig, devices=("gpu-0", "gpu-1"))
+    await run(rig, "claims")
+    defined = ("gpu.example.com/gpu=gpu-0", "gpu.example.com/gpu=gpu-1")
+    assert [[(spec.problem, spec.devices) for spec in read.specs] for read in rig.happened(CdiSpecsRead)] == [
+        [("", defined)],
+        [("", defined)],
+    ]
+
+
+async def test_claim_stays_prepared_while_reports_list_only_prepared_devices(rig: LabRig) -> None:
+    await published(rig)
+    rig.facts.health_apis.set_result(("v1alpha1.NodeHealth/WatchDevicesStatus",))
+    began = rig.clock.now()
+    await run(rig, "claims")
+    assert rig.clock.now() - began >= 12
+
+
+async def test_only_device_is_prepared_without_a_second_claim(rig: LabRig) -> None:
+    await published(rig, devices=("gpu-0",))
+    await run(rig, "claims")
+    assert {tuple(devices(claim)) for claim in rig.happened(ClaimAllocated)} == {("gpu-0",), (UNPUBLISHED,)}
+
+
+async def test_claim_of_the_user_is_allocated_from_published_devices(rig: LabRig) -> None:
+    await published(rig, devices=("gpu-0", "gpu-1", "gpu-2", "gpu-3"))
+    await run(rig, "claims", claim=(CLASS, CLAIM, CLAIM))
+    assert story(rig)[0] == "Prepare gpu-0+gpu-1"
+    assert story(rig)[-1] == "Unprepare gpu-0+gpu-1 gpu-2+gpu-3"
+
+
+TEAM = {"kind": "Namespace", "metadata": {"name": "team", "resourceVersion": "1"}}
+CLAIM_OF_TEAM = {**CLAIM, "metadata": {"name": "mine", "namespace": "team"}}
+
+
+@pytest.mark.parametrize("exists", [True, False])
+async def test_objects_of_the_claim_file_exist_while_the_driver_is_called(rig: LabRig, exists: bool) -> None:
+    await published(rig)
+    if exists:
+        await rig.api.create(NAMESPACES, {"metadata": {"name": "team"}})
+        await rig.api.create(DEVICE_CLASSES, {"metadata": {"name": "gpu"}, "spec": {}})
+    await run(rig, "claims", claim=(CLAIM_OF_TEAM, TEAM, CLASS))
+    assert {claim.namespace for claim in rig.happened(ClaimAllocated)} == {"team"}
+    assert [one["metadata"]["name"] for one in await rig.api.list(DEVICE_CLASSES)] == exists * ["gpu"]
+
+
+async def test_claim_that_the_api_server_rejects_is_incomplete(rig: LabRig) -> None:
+    await published(rig)
+    with pytest.raises(Incomplete, match='namespaces "team" not found'):
+        await run(rig, "claims", claim=(CLAIM_OF_TEAM, CLASS))
+
+
+async def test_allocation_in_the_claim_file_is_used(rig: LabRig) -> None:
+    await published(rig)
+    result = {"request": "gpus", "driver": DRIVER, "pool": NODE, "device": "gpu-2"}
+    await run(rig, "claims", claim=({**CLAIM, "status": {"allocation": {"devices": {"results": [result]}}}},))
+    assert story(rig)[0] == "Prepare gpu-2"
+
+
+async def test_claim_that_cannot_be_allocated_is_incomplete(rig: LabRig) -> None:
+    await published(rig, devices=("gpu-0",))
+    with pytest.raises(Incomplete, match="claim mine"):
+        await run(rig, "claims", claim=(CLASS, CLAIM))
+
+
+async def test_driver_without_devices_is_incomplete(rig: LabRig) -> None:
+    rig.facts.plugin.set_result(rig.plugin(await rig.serve({})))
+    with pytest.raises(Incomplete, match="--claim"):
+        await run(rig, "claims")
+
+
+async def serve_prepare(rig: LabRig, prepare: Any) -> None:
+    """A driver that publishes two devices, and prepares claims by hand."""
+    await rig.driver()
+    endpoint = await rig.serve({PREPARE["v1.DRAPlugin"]: prepare})
+    rig.facts.plugin.set_result(Plugin(DRIVER, endpoint, endpoint, ("v1.DRAPlugin",)))
+
+
+async def test_claim_that_is_not_prepared_ends_the_experiment(rig: LabRig) -> None:
+    async def refuse(request: Any, context: Any) -> Any:
+        await context.abort(grpc.StatusCode.INTERNAL, "no")
+
+    await serve_prepare(rig, refuse)
+    await run(rig, "claims")
+    assert [call.code for call in rig.happened(GrpcCall)] == ["INTERNAL"]
+
+
+async def test_hanging_prepare_ends_the_experiment(rig: LabRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(request: Any, context: Any) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("drahealth.suites.driver_checks.claims.CALL_LIMIT", 0.1)
+    await serve_prepare(rig, hang)
+    await run(rig, "claims")
+    assert [call.code for call in rig.happened(GrpcCall)] == ["DEADLINE_EXCEEDED"]
+
+
+@pytest.mark.parametrize(("command", "reserved"), [((), 0), (("driver",), 1)])
+async def test_claim_is_reserved_for_a_pod_only_without_controllers(
+    rig: LabRig, command: tuple[str, ...], reserved: int
+) -> None:
+    driver = await published(rig)
+    subject = Subject("main", rig.places, rig.clock, rig.events.append, command=command, api=rig.api)
+    lab = Lab(subject, rig.events.append, rig.facts)
+    async with allocator(lab, rig.plugin(driver.endpoint)) as made:
+        await made.claim(made.shapes[0], "a")
+        (claim,) = await rig.api.list(CLAIMS)
+    assert len(claim["status"].get("reservedFor", ())) == reserved
+
+
+async def test_device_that_is_not_the_first_is_chosen(rig: LabRig) -> None:
+    tainted = {"name": "gpu-1", "taints": [{"key": "broken", "effect": "NoSchedule"}]}
+    names = [{"name": "gpu-0"}, tainted, {"name": "gpu-2"}, {"name": "gpu-3"}]
+    pool = {"name": "pool", "generation": 2, "resourceSliceCount": 1}
+    old = {"spec": {"driver": DRIVER, "pool": {**pool, "generation": 1}, "devices": [{"name": "gone"}]}}
+    new = {"spec": {"driver": DRIVER, "pool": pool, "nodeName": NODE, "devices": names}}
+    found = chosen(published_devices([old, new]))
+    assert [device.id for device in found] == [DeviceId(DRIVER, "pool", name) for name in ("gpu-2", "gpu-3")]
+
+
+# -- ResourceSlices
+
+
+def names(found: SlicesListed) -> list[str]:
+    return [device["name"] for one in found.slices for device in one["spec"]["devices"]]
+
+
+async def test_slices_are_listed_and_changes_recorded(rig: LabRig) -> None:
+    driver = await published(rig)
+    watch = {"watch": asyncio.Event()}
+    async with rig.time_flies():
+        work = asyncio.create_task(RUNS["slices"](rig.lab(_ended=watch)))
+        (found,) = await asyncio.shield(rig.facts.slices)
+        await driver.taint("gpu-0", "broken")
+        watch["watch"].set()
+        await work
+    first, *_, last = rig.happened(SlicesListed)
+    assert (names(first), found["spec"]["devices"]) == (["gpu-0", "gpu-1", "gpu-2"], first.slices[0]["spec"]["devices"])
+    assert {(event.change, event.by) for event in rig.happened(SliceChanged)} == {("MODIFIED", "driver")}
+    assert "taints" in last.slices[0]["spec"]["devices"][0]
+
+
+def slice_of(name: str, driver: str = DRIVER, node: str = NODE) -> dict[str, Any]:
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": driver, "nodeName": node, "pool": pool, "devices": [{"name": "gpu-9"}]}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+async def test_slices_of_other_drivers_and_nodes_are_ignored(rig: LabRig) -> None:
+    await published(rig)
+    await rig.api.create(SLICES, slice_of("a", "other.example.com"))
+    await rig.api.create(SLICES, slice_of("b", node="node-b"))
+    await run(rig, "slices")
+    assert names(rig.happened(SlicesListed)[0]) == ["gpu-0", "gpu-1", "gpu-2"]
+
+
+async def test_driver_on_several_nodes_needs_a_node_name(rig: LabRig) -> None:
+    rig.places = replace(rig.places, node_name="")
+    await published(rig)
+    await rig.api.create(SLICES, slice_of("b", node="node-b"))
+    with pytest.raises(Incomplete, match="--node-name"):
+        await run(rig, "claims")
+
+
+async def test_driver_without_slices_has_none(rig: LabRig) -> None:
+    rig.facts.plugin.set_result(rig.plugin(await rig.serve({})))
+    await run(rig, "slices")
+    assert rig.happened(SlicesListed) == [SlicesListed(()), SlicesListed(())]
+
+
+async def test_deleted_slice_returns(rig: LabRig) -> None:
+    await published(rig)
+    await run(rig, "slice-deletion")
+    before, after = rig.happened(SlicesListed)
+    assert [(event.change, event.by) for event in rig.happened(SliceChanged)] == [
+        ("DELETED", "check"),
+        ("ADDED", "driver"),
+    ]
+    assert names(before) == names(after)
+
+
+async def test_stream_after_a_second_registration_is_followed_while_the_slice_is_deleted(rig: LabRig) -> None:
+    await published(rig)
+    await run(rig, "slice-deletion")
+    kinds = (GrpcCall, StreamOpened, ReportReceived, SliceChanged, StreamClosed)
+    found = [event.event for event in rig.events if isinstance(event, kinds)]
+    assert found[:5] == ["grpc-call", "grpc-call", "stream-opened", "report-received", "stream-closed"]
+    assert found[5:8] == ["stream-opened", "report-received", "slice-changed"]
+    assert (found.count("report-received"), found[-2:]) == (3, ["report-received", "stream-closed"])
+
+
+async def test_wait_for_a_deleted_slice_ends_without_its_return(rig: LabRig) -> None:
+    await published(rig)
+    (found,) = await until_published(rig)
+    driver = found["spec"]["driver"]
+    await rig.close_drivers()
+    rig.facts.plugin = asyncio.get_running_loop().create_future()
+    rig.facts.plugin.set_result(Plugin(driver, rig.places.registry_dir, rig.places.registry_dir, ()))
+    await run(rig, "slice-deletion")
+    assert [names(listed) for listed in rig.happened(SlicesListed)] == [["gpu-0", "gpu-1", "gpu-2"], []]
+
+
+async def until_published(rig: LabRig) -> list[Any]:
+    async for event in rig.api.watch(SLICES):
+        return [event.object]
+    return []

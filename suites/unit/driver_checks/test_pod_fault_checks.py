@@ -1,0 +1,95 @@
+"""The checks of Pods with broken devices: their verdicts on a healthy driver and on wrong drivers."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from drahealth.proto.events import Event, FaultInjected, PodRequested, ReportReceived, StatusSeen
+from drahealth.proto.values import Health
+from drahealth.suites.driver_checks.declared_faults import Fault, RemoveFile, SetEnvironment, WriteFile
+from drahealth.suites.driver_checks.observed_pods import resources
+from drahealth.suites.driver_checks.pods import devices_to_break, faults_of_pods
+from drahealth.suites.driver_checks.verdicts import Verdict
+from drahealth.suites.unit.driver_checks.edits import finding
+from drahealth.suites.unit.driver_checks.healthy_run import Edit, without
+
+CHECKS = [
+    ("fault-appears-in-the-pod-status", "pod-faults"),
+    ("kubelet-fault-appears-in-the-pod-status", "kubelet-pod-faults"),
+]
+BREAK, HEAL = WriteFile("/f", "x"), RemoveFile("/f")
+both = pytest.mark.parametrize(("check", "run"), CHECKS)
+
+
+def never(health: Health) -> Edit:
+    """No Pod status has this health after the Pod has started."""
+
+    def edit(_: str, event: Event) -> Event | None:
+        shows = isinstance(event, StatusSeen) and any(one.health is health for one in resources(event))
+        return None if shows else event
+
+    return edit
+
+
+def steps(kind: type[Event], change: Callable[[Any], Event]) -> Edit:
+    return lambda _, event: change(event) if isinstance(event, kind) else event
+
+
+@both
+def test_break_and_heal_in_the_pod_status_pass_with_times(check: str, run: str) -> None:
+    found = finding(check)
+    assert (found.verdict, found.grade) == (Verdict.PASS, "forced")
+    assert "Unhealthy in the Pod status after 0.5 s" in found.seen
+
+
+@both
+def test_break_that_the_pod_does_not_show_fails(check: str, run: str) -> None:
+    assert finding(check, never(Health.UNHEALTHY)).verdict is Verdict.FAIL
+
+
+@both
+def test_break_that_the_driver_does_not_report_is_not_tested(check: str, run: str) -> None:
+    def unreported(where: str, event: Event) -> Event | None:
+        if isinstance(event, ReportReceived):
+            well = tuple(replace(one, health=Health.HEALTHY) for one in event.devices)
+            return replace(event, devices=well)
+        return never(Health.UNHEALTHY)(where, event)
+
+    assert finding(check, unreported).verdict is Verdict.NOT_TESTED
+
+
+@both
+def test_heal_that_the_pod_does_not_show_fails(check: str, run: str) -> None:
+    assert finding(check, never(Health.HEALTHY)).verdict is Verdict.FAIL
+
+
+@both
+def test_fault_without_effect_is_judged_as_the_profile_declares(check: str, run: str) -> None:
+    def declared(where: str, event: Event) -> Event | None:
+        if isinstance(event, FaultInjected):
+            return replace(event, on_no_effect="NOT_TESTED")
+        return never(Health.UNHEALTHY)(where, event)
+
+    assert finding(check, declared).verdict is Verdict.NOT_TESTED
+
+
+@both
+@pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.NOT_TESTED])
+def test_adapter_that_fails_never_passes(check: str, run: str, verdict: Verdict) -> None:
+    broken = steps(FaultInjected, lambda one: replace(one, outcome="failed", problem="no file", on_error=verdict.value))
+    assert finding(check, broken).verdict is verdict
+
+
+@both
+def test_check_without_a_fault_or_a_pod_is_not_tested(check: str, run: str) -> None:
+    assert finding(check, without(FaultInjected, run)).verdict is Verdict.NOT_TESTED
+    assert finding(check, without(PodRequested, run)).verdict is Verdict.NOT_TESTED
+
+
+def test_faults_that_restart_the_driver_are_left_out_and_lasting_ones_come_last() -> None:
+    lasting, hot = Fault("lasting", BREAK, "none", device="gpu-2"), Fault("hot", BREAK, HEAL, device="pool/gpu-1")
+    restarts = Fault("restarts", BREAK, "restart", device="gpu-3"), Fault("env", SetEnvironment({"A": "1"}), HEAL)
+    assert faults_of_pods([lasting, *restarts, hot]) == [hot, lasting]
+    assert devices_to_break([lasting, *restarts, hot]) == {"gpu-1", "gpu-2"}

@@ -1,0 +1,136 @@
+"""[[fault]] of a driver profile: each kind of adapter, and the mistakes with their lines."""
+
+from pathlib import Path
+
+import pytest
+
+from drahealth.fakes.program.user_files import FileError
+from drahealth.proto.values import Health
+from drahealth.suites.driver_checks.declared_faults import (
+    Action,
+    CallHttp,
+    CreateFile,
+    Fault,
+    PatchObject,
+    RemoveFile,
+    RunCommand,
+    SetEnvironment,
+    TellBackend,
+    WriteFile,
+)
+from drahealth.suites.driver_checks.profile.file import read_profile
+from drahealth.suites.driver_checks.profile.settings import settings_of
+from drahealth.suites.driver_checks.settings import NO_BACKEND, plan
+
+HEAD = 'format = "driver-profile/v1"\n[driver]\ncommand = ["./driver"]\n'
+FAULT = '[[fault]]\nname = "unplugged"\n'
+
+
+def read(tmp_path: Path, text: str) -> tuple[Fault, ...]:
+    (tmp_path / "backend.py").touch()
+    path = tmp_path / "gpu.toml"
+    path.write_text(HEAD + text)
+    return settings_of(read_profile(path)).faults
+
+
+def mistakes(tmp_path: Path, text: str) -> list[str]:
+    with pytest.raises(FileError) as caught:
+        read(tmp_path, text)
+    return [one.where for one in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ('{ create = "/dev/{device}.broken", text = "x" }', CreateFile("/dev/{device}.broken", "x")),
+        ('{ remove = "/dev/{device}" }', RemoveFile("/dev/{device}")),
+        ('{ write = "{driver_dir}/health", text = "{device} bad" }', WriteFile("{driver_dir}/health", "{device} bad")),
+        ('{ run = ["./ctl", "inject", "{device}"] }', RunCommand(("./ctl", "inject", "{device}"))),
+        (
+            '{ patch = "ResourceClaim/default/a", merge = { metadata = { labels = { broken = "yes" } } } }',
+            PatchObject("ResourceClaim", "a", "default", {"metadata": {"labels": {"broken": "yes"}}}),
+        ),
+        (
+            '{ patch = "Gadget/a", api-version = "example.com/v1", merge = { spec = { broken = true } } }',
+            PatchObject("Gadget", "a", "", {"spec": {"broken": True}}, "example.com/v1"),
+        ),
+        (
+            """{ patch = "Node/{node_name}", merge = '{"spec": {"taints": null}}' }""",
+            PatchObject("Node", "{node_name}", "", {"spec": {"taints": None}}),
+        ),
+        (
+            '{ annotate = "Node/{node_name}", annotations = { a = "{device}" }, remove-annotations = ["b"] }',
+            PatchObject("Node", "{node_name}", "", {"metadata": {"annotations": {"a": "{device}", "b": None}}}),
+        ),
+        (
+            '{ http = "http://127.0.0.1:8080/break", method = "PUT", body = "{device}", headers = { x = "y" } }',
+            CallHttp("http://127.0.0.1:8080/break", "PUT", "{device}", {"x": "y"}),
+        ),
+        ('{ environment = { FAIL = "{device}" } }', SetEnvironment({"FAIL": "{device}"})),
+    ],
+)
+def test_each_kind_of_adapter_is_an_action(tmp_path: Path, text: str, action: Action) -> None:
+    found = read(tmp_path, f'{FAULT}break = {text}\nheal = "none"\n')
+    assert found == (Fault("unplugged", action, "none"),)
+
+
+def test_backend_command_defaults_to_break_and_the_device(tmp_path: Path) -> None:
+    script = tmp_path / "backend.py"
+    backend = '{ backend = "backend.py", arguments = ["{driver_dir}"] }'
+    (fault,) = read(tmp_path, f'{FAULT}break = {backend}\nheal = {{ backend = "backend.py", tell = "repair all" }}\n')
+    assert (fault.breaks, fault.heals) == (
+        TellBackend(script, ("{driver_dir}",), "break {device}"),
+        TellBackend(script, (), "repair all"),
+    )
+
+
+def test_all_keys_of_a_fault_are_in_the_settings(tmp_path: Path) -> None:
+    keys = 'device = "gpu-1"\nhealth = "Unknown"\nsettle = "2s"\nlimit = "1s"\ngrade = "asked"\n'
+    more = 'on-error = "FAIL"\non-no-effect = "NOT_TESTED"\nchange = { remove = "b" }\nheal = "restart"\n'
+    assert read(tmp_path, f'{FAULT}break = {{ remove = "a" }}\n{keys}{more}') == (
+        Fault(
+            *("unplugged", RemoveFile("a"), "restart", "gpu-1", RemoveFile("b")),
+            health=Health.UNKNOWN,
+            settle=2,
+            limit=1,
+            grade="asked",
+            on_error="FAIL",
+            on_no_effect="NOT_TESTED",
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('break = { remove = "a" }\n', "fault.0.heal"),
+        ('break = { remove = "a" }\nheal = "later"\n', "fault.0.heal"),
+        ('break = { remove = "a", create = "b" }\nheal = "none"\n', "fault.0.break"),
+        ('break = { remove = "a", text = "b" }\nheal = "none"\n', "fault.0.break"),
+        ('break = { remov = "a" }\nheal = "none"\n', "fault.0.break.remov"),
+        ('break = { remove = "{devise}" }\nheal = "none"\n', "fault.0.break"),
+        ('break = { patch = "Toaster/a" }\nheal = "none"\n', "fault.0.break"),
+        ('break = { backend = "missing.py" }\nheal = "none"\n', "fault.0.break.backend"),
+        ('break = { remove = "a" }\nheal = { run = [] }\n', "fault.0.heal"),
+        ('break = { remove = "a" }\nheal = "none"\nhealth = "Healthy"\n', "fault.0.health"),
+        ('break = { remove = "a" }\nheal = "none"\nsettle = 5\n', "fault.0.settle"),
+    ],
+)
+def test_a_mistake_in_a_fault_has_its_key(tmp_path: Path, text: str, where: str) -> None:
+    assert where in mistakes(tmp_path, FAULT + text)
+
+
+def test_two_faults_need_two_names(tmp_path: Path) -> None:
+    fault = f'{FAULT}break = {{ remove = "a" }}\nheal = "none"\n'
+    assert mistakes(tmp_path, fault + fault)
+
+
+def test_experiment_with_a_backend_is_planned_only_with_one(tmp_path: Path) -> None:
+    (tmp_path / "backend.py").touch()
+    reasons = []
+    for action in ('run = ["true"]', 'backend = "backend.py"'):
+        path = tmp_path / "gpu.toml"
+        path.write_text(HEAD + f'[[fault]]\nname = "a"\nbreak = {{ {action} }}\nheal = "none"\n')
+        excluded = {one.name: reason for one, reason in plan(settings_of(read_profile(path), level="full"))}
+        reasons.append(excluded["backend-restart"])
+    assert reasons == [NO_BACKEND, ""]
