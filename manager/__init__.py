@@ -1,9 +1,8 @@
 """The reference: what a kubelet does with the health of devices, and nothing else.
 
 The core is pure (`cache`, `stream`, `claims`, `status`; `resources`, `allocations`), with time as an argument. The I/O
-is around it (`registration`, `plugin`, `checkpoint`; `kubelet_socket`, `device_plugin`, `allocation_checkpoint`). `dra`
-and `device_plugins` are the two halves of a kubelet's device manager, and `manager` joins them. Differences between the
-KEP and the releases are in `profile`.
+is around it (`registration`, `plugin`, `calls`, `checkpoint`). `dra` and `device_plugins` are the two halves of a
+kubelet's device manager, and `manager` joins them. Differences between the KEP and the releases are in `profile`.
 """
 
 from typing import TYPE_CHECKING

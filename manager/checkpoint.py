@@ -27,7 +27,7 @@ from drahealth.proto.values import DEFAULT_TIMEOUT, ClaimRef, DeviceId, Health, 
 #
 # Each is JSON and replaced as a whole (a temporary file, then a rename), so a reader sees the old or the new file.
 # The health file has the format of the kubelet's `dra_health_state` (H-15), so either can read the other's file.
-# Missing, unreadable or wrong parts are ignored, and the others are kept. `health_file` decides when the health is
+# Missing, unreadable or wrong parts are ignored, and the others are kept. `HealthFile` decides when the health is
 # written.
 
 HEALTH_FILE = "dra_health_state"

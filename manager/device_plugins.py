@@ -216,7 +216,7 @@ def _grant(response: Any) -> Grant:
 
 # The half of the device manager for device plugins: lists, allocates, and shows devices with their health.
 #
-# It joins the pure modules (`resources`, `allocations`) with the I/O (`device_plugin`, `kubelet_socket`, the
+# It joins the pure modules (`resources`, `allocations`) with the I/O (`DevicePlugin`, `registration`, the
 # checkpoint).
 
 

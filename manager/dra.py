@@ -163,7 +163,7 @@ class Plugins:
 
 # The half of the device manager for dynamic resource allocation: prepares claims, receives and stores health.
 #
-# It joins the pure modules (`cache`, `claims`, `status`) with the I/O (`plugins`, `checkpoint`, `health_file`).
+# It joins the pure modules (`cache`, `claims`, `status`) with the I/O (`Plugins`, `checkpoint`).
 
 
 Notify = Callable[[frozenset[str]], None]

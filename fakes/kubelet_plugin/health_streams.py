@@ -417,7 +417,7 @@ class HealthStreams:
             stream.queue.close(code)
 
     def set_fault(self, kind: str, value: float) -> None:
-        """Adds a stream fault (see `stream_faults`, or silence, partial, skew). ValueError for an unknown one."""
+        """Adds a stream fault (see `StreamFaults`, or silence, partial, skew). ValueError for an unknown one."""
         match kind:
             case "silence":
                 self.silenced = bool(value)

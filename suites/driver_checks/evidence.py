@@ -191,7 +191,7 @@ class EvidenceWriter:
     def __init__(self, header: Header, path: Path | None = None, redaction: Redaction | None = None) -> None:
         """Creates the file, readable by this user only. Raises OSError; FileExistsError if it exists.
 
-        What `redaction` replaces is neither in the file nor in the records.
+        What the redaction replaces is neither in the file nor in the records.
         """
         self._redaction = redaction
         if redaction:

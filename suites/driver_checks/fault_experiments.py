@@ -333,4 +333,4 @@ FAULT_RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {
     "idle": idle,
     "kubelet-restart": kubelet_restart,
 }
-"""The function of each experiment of `fault_plan`."""
+"""The function of each experiment that breaks devices (`experiments`)."""

@@ -31,7 +31,7 @@ from drahealth.suites.yaml_tree import Malformed, documents, get, items, line_of
 
 # The schema of manifests: the fields that drahealth reads, by kind.
 #
-# Other fields of the API have no effect. Fields that the API does not have are rejected (`manifest`). Source: the Pod
+# Other fields of the API have no effect. Fields that the API does not have are rejected. Source: the Pod
 # API (core/v1) and resource.k8s.io/v1.
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]

@@ -105,7 +105,7 @@ class WaitTimes:
     receipt: float
     """From a driver's message until the kubelet has processed it."""
     each: float
-    """Added to `receipt` for each device in the message. The reference reports its receipts (`receipts`)."""
+    """Added to `receipt` for each device in the message. The reference reports its receipts."""
     rounds: int
     """Number of changes of the fence pod.
 

@@ -184,7 +184,7 @@ def _is_silent(call: ast.Call) -> bool:
 
 # The operators: each makes one small change of a module, as an implementer could get it wrong. Pure.
 #
-# `left_out` says what has no changes by rule.
+# `is_left_out` says what has no changes by rule.
 
 _SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Eq: ast.NotEq,

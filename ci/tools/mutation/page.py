@@ -194,8 +194,8 @@ _OUTCOMES = (
     ("does not apply", "The module no longer contains the text that the change replaces.", "not counted"),
 )
 _MODULES = """\
-`ci/mutants` changes the modules of `manager/` and `fakes/cluster/pod_worker/`. It also changes `gates.py` and
-`pod_validation.py` of `fakes/cluster/api_server/`. It does not change these modules:
+`ci/mutants` changes the modules of `manager/` and `fakes/cluster/pod_worker/`. It also changes
+`pod_statuses.py` of `fakes/cluster/api_server/`. It does not change these modules:
 """
 _HAND = """\
 Each change is one plausible error of a kubelet. We chose the errors from the texts of the KEP, and not from the

@@ -259,7 +259,7 @@ def _compare(old: Any, new: Any, lists: Lists, path: str, at: Path, changed: set
 #
 # An apply patch has all fields that its manager wants. A field that it applied before and leaves out now is removed,
 # unless another manager has applied it too. A patch that changes a field of another manager is a conflict; with
-# `force`, the field gets this manager. Module `managed_fields` has the record. Source: KEP-555.
+# `force`, the field gets this manager. The record is `metadata.managedFields`. Source: KEP-555.
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _COMPARED_METADATA = ("name", "namespace", "uid", "resourceVersion")

@@ -36,7 +36,7 @@ _BETA_2, _BETA_1 = "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1"
 class ServedKind:
     """A kind in one version: as clients name it, as it is stored, and the conversions of an object's fields.
 
-    The types of the fields must be right (`field_types`).
+    The types of the fields must be right (`body_decoding`).
     """
 
     kind: Kind
