@@ -189,8 +189,6 @@ def _header_json(header: Header) -> dict[str, Any]:
 
 def _header(line: bytes) -> Header:
     data = parse_object(line)
-    if "history" in data:
-        raise ValueError(f"header key `history` was renamed to `format`; expected format {FORMAT}")
     if (format_ := data.get("format")) != FORMAT:
         raise ValueError(f"the `format` of the header must be {FORMAT}, got {quoted(format_)}")
     try:

@@ -42,11 +42,6 @@ class DefinedGroup(LazyGroup):
 
         return [name for group, _, name in (words.rpartition(" ") for words in subcommands()) if group == self.words]
 
-    def new_name(self, old_name: str) -> str:
-        from drahealth.fakes.control.commands.registry import either, new_subcommands
-
-        return either([f"`{words}`" for words in new_subcommands(old_name)])
-
     def build(self, name: str) -> DeferredCommand | None:
         from drahealth.fakes.control.commands.registry import widest, with_subcommand
 

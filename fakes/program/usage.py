@@ -85,15 +85,9 @@ _EXTRA = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.+)\)")
 class CommandGroup(TyperGroup):
     """A command with subcommands."""
 
-    def new_name(self, old_name: str) -> str:
-        """What replaces a subcommand with this old name; empty if it never had such a subcommand."""
-        return ""
-
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The subcommand with this name. Raises CommandError if it is unknown."""
         found = super().get_command(ctx, cmd_name)
-        if found is None and (new := self.new_name(cmd_name)):
-            raise CommandError(f"{ctx.command_path} {cmd_name} was renamed to {new}")
         if found is None and not cmd_name.startswith("-"):
             raise CommandError(f"unknown command {cmd_name!r} of {ctx.command_path}; {near(cmd_name, self.commands)}")
         if found is not None and not isinstance(found, DeferredCommand):

@@ -226,18 +226,6 @@ class OneOf(Part):
         return next(iter(self.model_fields_set))
 
 
-def renamed(**names: str) -> BeforeValidator:
-    """Rejects old names, as a word or as a key, and says the new one."""
-
-    def check(value: Any) -> Any:
-        for word in [value] if isinstance(value, str) else [*value] if isinstance(value, dict) else []:
-            if word in names:
-                raise ValueError(f"{word} was renamed to {names[word]}")
-        return value
-
-    return BeforeValidator(check)
-
-
 def stream_fields() -> dict[str, Any]:
     """What a step may say of the health streams: a command's argument, or how long one without arguments lasts."""
     found = group("driver", "stream")
@@ -367,8 +355,6 @@ else:
     Stream = create_model("Stream", __base__=OneOf, send=(Sent | None, None), **stream_fields())
 """A stream fault, or what the streams do once; `send` is a message on them."""
 
-_STARTS = renamed(running="start")
-
 
 class Listed(Part):
     """The report of a device plugin about a device: one of these."""
@@ -390,12 +376,11 @@ if TYPE_CHECKING:
     PluginVerb = str | Listed
 else:
     LifeVerb = Annotated[
-        Annotated[life_words("driver"), Tag("word")] | Annotated[Life, Tag("mapping")], Discriminator(shape), _STARTS
+        Annotated[life_words("driver"), Tag("word")] | Annotated[Life, Tag("mapping")], Discriminator(shape)
     ]
     PluginVerb = Annotated[
         Annotated[life_words("device-plugin"), Tag("word")] | Annotated[Listed, Tag("mapping")],
         Discriminator(shape),
-        _STARTS,
     ]
 
 
@@ -487,11 +472,11 @@ class Step(CommandSteps):
     """Of expect: the status must not change for this time."""
 
     set: Settings | None = None
-    stream: Annotated[Stream, renamed(clock_skew="skew")] | None = None
+    stream: Stream | None = None
     driver: LifeVerb | None = None
     plugin: PluginVerb | None = None
     pod: PodVerb | None = None
-    kubelet: Annotated[Literal["restart", "stop", "start"], _STARTS] | None = None
+    kubelet: Literal["restart", "stop", "start"] | None = None
     flap: Flap | None = None
     repeat: Repeat | None = None
     parallel: tuple[tuple["Step", ...], ...] | None = None

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drahealth.suites.errors import ConfigurationError
-
 if TYPE_CHECKING:
     from drahealth.suites.targets.option import Command, Option
 
@@ -28,20 +26,14 @@ def takes_target_options(command: "Command") -> Callable[[Callable[..., None]], 
 
 
 def _with_flags(subcommand: Callable[..., None], command: "Command") -> Callable[..., None]:
-    from drahealth.suites.targets import registry
-
     own = inspect.signature(subcommand, eval_str=True).parameters
     flags = {flag.name: flag for flag in _flags(command)}
-    renamed = {old: option.name for option, _ in registry.options(command) for old in option.old_names}
-    target, *others = [*flags.values(), *map(_renamed_flag, renamed)]
+    target, *others = flags.values()
     rest = [own[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in own if name != _GIVEN]
     parameters = [target, *rest, *others]
 
     @wraps(subcommand)
     def call(**arguments: Any) -> None:
-        for old, new in renamed.items():
-            if arguments.pop(old) is not None:
-                raise ConfigurationError(f"--{old} was renamed to --{new}")
         given = {name.replace("_", "-"): _text(arguments.pop(name)) for name in flags}
         subcommand(given=given, **arguments)
 
@@ -78,12 +70,6 @@ def _flag(option: "Option[Any]", panel: str | None) -> inspect.Parameter:
         default=False if option.is_switch else None,
         annotation=Annotated[kind, shown],
     )
-
-
-def _renamed_flag(old: str) -> inspect.Parameter:
-    """A hidden flag, so that its use has an error of its own."""
-    shown = typer.Option(f"--{old}", hidden=True)
-    return inspect.Parameter(old, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, shown])
 
 
 def _text(value: str | bool | None) -> str | None:

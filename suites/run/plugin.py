@@ -56,15 +56,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             group.addoption("--drahealth-keep", metavar=option.metavar, nargs="?", const="failed", help=text)
         else:
             group.addoption(f"--drahealth-{option.name}", metavar=option.metavar, help=text)
-        for old in option.old_names:
-            group.addoption(f"--drahealth-{old}", action=_Renamed, dest=option.name, help=argparse.SUPPRESS)
-
-
-class _Renamed(argparse.Action):
-    """An old name of an option. Its use is an error that gives the new name."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        raise pytest.UsageError(f"{self.option_strings[0]} was renamed to --drahealth-{self.dest}")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "pytest.Collector | None":

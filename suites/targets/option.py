@@ -31,8 +31,6 @@ class Option(Generic[T_co]):
     """A noun phrase or an imperative, with the default."""
     read: Callable[[str], T_co]
     commands: tuple[Command, ...] = ("run",)
-    old_names: tuple[str, ...] = ()
-    """Its earlier names. Their use is an error that gives the new name."""
     choices: Callable[[], Iterable[str]] | None = None
     """Its values, for shell completion; None: too many to list."""
 

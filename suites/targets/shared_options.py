@@ -43,7 +43,6 @@ HEALTH_API = Option(
     "v1alpha1.NodeHealth/WatchResources or v1alpha1.NodeHealth/WatchDevicesStatus. `NodeHealth` is short for "
     "v1alpha1.NodeHealth/WatchResources. With `all`, each scenario runs over each API that the kubelet supports.",
     _health_api,
-    old_names=("flavour",),
     choices=_health_api_names,
 )
 

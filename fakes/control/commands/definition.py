@@ -195,8 +195,6 @@ class Definition(NamedTuple):
     """Its step in a timeline, such as `inject` or `driver crash`; empty: none of its own."""
     undo: Callable[[Any], Command[Any]] | None
     """The command that undoes one, where a timeline can say `for`."""
-    old_names: tuple[str, ...] = ()
-    """Its earlier names, on the wire and in `ctl`. Their use is an error that gives the new name."""
     joined: Joined | None = None
     """How its arguments besides the devices are written in one word."""
 
@@ -223,7 +221,6 @@ def command(
     ctl: str | None = None,
     step: str | None = None,
     undo: Callable[[Any], Command[Any]] | None = None,
-    old_names: tuple[str, ...] = (),
     joined: Joined | None = None,
 ) -> Callable[[type[C]], type[C]]:
     """Makes a frozen dataclass of a class and defines the command. `ctl`, `step` None: its name; empty: it has none."""
@@ -241,7 +238,6 @@ def command(
             name if ctl is None else ctl,
             name if step is None else step,
             undo,
-            old_names,
             joined,
         )
         known.update({(subject, name): made.definition for subject in subjects})

@@ -75,8 +75,6 @@ class Recover(Command[Attempt]):
     )
 
     def __post_init__(self) -> None:
-        if self.action == "all":
-            raise ValueError("`recover all` was renamed to `reset`")
         if self.takes is not None and not 0 <= self.takes < math.inf:
             raise ValueError(f"takes must be a finite number of seconds, 0 or more, got {self.takes:g}")
 
@@ -104,7 +102,7 @@ class Flap(Command[None]):
             raise ValueError(f"`every` must be a finite number of seconds, at least {_SHORTEST:g}, got {self.every:g}")
 
 
-@command("reset", old_names=("heal",))
+@command("reset")
 class Reset(Command[None]):
     """Make all devices Healthy, without faults.
 

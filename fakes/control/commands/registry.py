@@ -1,6 +1,6 @@
 """All commands, by the fake that knows them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 
@@ -26,24 +26,8 @@ def definition(subject: Subject, name: str) -> Definition:
     _import_all()
     if found := known.get((subject, name)):
         return found
-    if renamed := [new.name for new in _renamed(subject, name)]:
-        raise ValueError(f"command {name!r} was renamed to {either(renamed)}")
     names = [definition.name for definition in defined(subject)]
     raise ValueError(f"a {subject} has no command {name!r}; {near(name, names)}")
-
-
-def new_subcommands(old_name: str) -> list[str]:
-    """The `ctl` subcommands that replace this one."""
-    return [new.ctl for new in _renamed("driver", old_name)]
-
-
-def either(names: Sequence[str]) -> str:
-    """The names as alternatives: `a, b or c`; empty without names."""
-    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
-
-
-def _renamed(subject: Subject, old_name: str) -> list[Definition]:
-    return [definition for definition in defined(subject) if old_name in definition.old_names]
 
 
 def with_subcommand(words: str) -> dict[Subject, Definition]:

@@ -33,15 +33,11 @@ def _kind(fault: type[StreamFault]) -> str:
     return fault.definition.name.removeprefix("stream_")
 
 
-_OLD_NAMES = ("fault_streams",)
-"""The old command for these faults."""
-
-
 def _undone(done: StreamFault) -> Command[None]:
     return StreamRestore(done.kind)
 
 
-@command("stream_silence", DRIVER, ctl="stream silence", step="stream silence", undo=_undone, old_names=("hush",))
+@command("stream_silence", DRIVER, ctl="stream silence", step="stream silence", undo=_undone)
 class StreamSilence(StreamFault):
     """Send no reports: no first report on a new stream, no heartbeats, no reports of changes.
 
@@ -49,12 +45,12 @@ class StreamSilence(StreamFault):
     """
 
 
-@command("stream_stall", DRIVER, ctl="stream stall", step="stream stall", undo=_undone, old_names=_OLD_NAMES)
+@command("stream_stall", DRIVER, ctl="stream stall", step="stream stall", undo=_undone)
 class StreamStall(StreamFault):
     """Hold back all messages. `stream restore` sends them."""
 
 
-@command("stream_delay", DRIVER, ctl="stream delay", step="stream delay", undo=_undone, old_names=_OLD_NAMES)
+@command("stream_delay", DRIVER, ctl="stream delay", step="stream delay", undo=_undone)
 class StreamDelay(StreamFault):
     """Delay each message by this time."""
 
@@ -65,7 +61,7 @@ class StreamDelay(StreamFault):
             raise ValueError(f"delay must be a finite number of seconds, 0 or more, got {self.seconds:g}")
 
 
-@command("stream_drop", DRIVER, ctl="stream drop", step="stream drop", undo=_undone, old_names=_OLD_NAMES)
+@command("stream_drop", DRIVER, ctl="stream drop", step="stream drop", undo=_undone)
 class StreamDrop(StreamFault):
     """Discard a share of the messages."""
 
@@ -75,9 +71,7 @@ class StreamDrop(StreamFault):
         _check_share(self)
 
 
-@command(
-    "stream_duplicate", DRIVER, ctl="stream duplicate", step="stream duplicate", undo=_undone, old_names=_OLD_NAMES
-)
+@command("stream_duplicate", DRIVER, ctl="stream duplicate", step="stream duplicate", undo=_undone)
 class StreamDuplicate(StreamFault):
     """Send a share of the messages twice."""
 
@@ -87,7 +81,7 @@ class StreamDuplicate(StreamFault):
         _check_share(self)
 
 
-@command("stream_reorder", DRIVER, ctl="stream reorder", step="stream reorder", undo=_undone, old_names=_OLD_NAMES)
+@command("stream_reorder", DRIVER, ctl="stream reorder", step="stream reorder", undo=_undone)
 class StreamReorder(StreamFault):
     """Swap a share of the messages, each with the next message."""
 
@@ -97,12 +91,12 @@ class StreamReorder(StreamFault):
         _check_share(self)
 
 
-@command("stream_partial", DRIVER, ctl="stream partial", step="stream partial", undo=_undone, old_names=_OLD_NAMES)
+@command("stream_partial", DRIVER, ctl="stream partial", step="stream partial", undo=_undone)
 class StreamPartial(StreamFault):
     """Report only the changed devices, not all devices."""
 
 
-@command("stream_skew", DRIVER, ctl="stream skew", step="stream skew", undo=_undone, old_names=_OLD_NAMES)
+@command("stream_skew", DRIVER, ctl="stream skew", step="stream skew", undo=_undone)
 class StreamSkew(StreamFault):
     """Shift the timestamps in the reports."""
 
@@ -120,7 +114,7 @@ FAULTS: tuple[type[StreamFault], ...] = (
 KINDS = tuple(map(_kind, FAULTS))
 
 
-@command("stream_restore", DRIVER, ctl="stream restore", step="", old_names=("hush", "restore_streams"))
+@command("stream_restore", DRIVER, ctl="stream restore", step="")
 class StreamRestore(Command[None]):
     """Clear one stream fault, or all of them."""
 
@@ -131,7 +125,7 @@ class StreamRestore(Command[None]):
             raise ValueError(f"unknown stream fault {self.kind!r}; {near(self.kind, KINDS)}")
 
 
-@command("stream_close", DRIVER, ctl="stream close", step="stream close", old_names=("end_streams",))
+@command("stream_close", DRIVER, ctl="stream close", step="stream close")
 class StreamClose(Command[None]):
     """End every open stream with a gRPC status code."""
 
@@ -142,7 +136,7 @@ class StreamClose(Command[None]):
             raise ValueError(f"unknown gRPC status code {self.code!r}; valid: {', '.join(CODES)}")
 
 
-@command("stream_send", DRIVER, ctl="stream send", step="", old_names=("send_raw",))
+@command("stream_send", DRIVER, ctl="stream send", step="")
 class StreamSend(Command[None]):
     """Send these bytes as a message on every open stream."""
 

@@ -98,8 +98,6 @@ def test_a_command_arrives_as_it_was_sent(subject: Subject, command: Command[Any
         ("inject", {"fault": "xid/79", "device": "gpu-0", "odd": 1}, "odd: unknown field"),
         ("stream_drop", {"share": 2}, "drop must be between 0% and 100%, got 200%"),
         ("fly", {}, "a driver has no command 'fly'"),
-        ("heal", {}, "command 'heal' was renamed to reset"),
-        ("hush", {"quiet": True}, "command 'hush' was renamed to stream_silence or stream_restore"),
     ],
 )
 def test_wrong_arguments_and_names_are_rejected(name: str, args: dict[str, Any], words: str) -> None:

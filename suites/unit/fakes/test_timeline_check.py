@@ -45,7 +45,6 @@ def test_a_timeline_that_makes_sense_is_planned() -> None:
             "repeat: {times: 1, every: 1s, do: [{mark: a}]}, for: 2s",
             "timeline.0.for: `for` is not allowed with",
         ),
-        ("recover: all", "timeline.0.recover: `recover all` was renamed"),
         ("plugin: {health: Unhealthy}", "timeline.0.plugin: the report of a device plugin needs a device"),
         ("plugin: crash, device: gpu-0", "timeline.0.device: crash is for the whole device plugin"),
         ("expect: {of: plugin, message: hot}", "timeline.0.expect.message: a device plugin reports no message"),

@@ -102,7 +102,7 @@ def test_truncated_file_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     [
         (b"", FORMAT),
         (STEP, "line 1"),
-        (b'{"history": "drahealth/v1"}\n', "renamed to `format`"),
+        (b'{"history": "drahealth/v1"}\n', "must be drahealth-history"),
         (FIRST.replace(b"/v1", b"/v2"), "drahealth-history/v2"),
         (FIRST[:-10], "line 1"),
         (b'{"format": "drahealth-history/v1"}\n', "drahealth"),

@@ -111,7 +111,6 @@ async def test_reset_restores_health_faults_timeouts_and_heartbeat(serving: Rig)
         (("inject", "xid/79", "gpu-9"), "unknown device 'gpu-9'; valid: gpu-0, gpu-1, split"),
         (("recover", "gpu-rset"), "unknown recovery action 'gpu-rset'; did you mean gpu-reset"),
         (("--driver", "nic", "inject", "xid/79", "gpu-0"), "unknown driver 'nic'; valid: gpu.example.com"),
-        (("recover", "all", "gpu-0"), "`recover all`"),
         (("inject", "gpu-0", "xid/79"), "gpu-0 is a device and xid/79 is a fault; pass the fault before the device"),
         (("clear", "gpu-0", "xid/79"), "gpu-0 is a device and xid/79 is a fault; pass the fault before the device"),
         (("inject", "gpu-0", "gpu-1"), "unknown fault 'gpu-0' in the catalogue nvidia; `drahealth faults list` lists"),

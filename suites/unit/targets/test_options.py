@@ -4,11 +4,9 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from drahealth.manager.profile import KEP, PROFILES, V1_34, V1_37
 from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1
-from drahealth.suites.command import app
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.run.options import Options
 from drahealth.suites.targets.kind.options import KindOptions
@@ -146,13 +144,6 @@ def test_a_wrong_option_is_rejected_and_named(flags: str, named: tuple[str, str]
     with pytest.raises(ConfigurationError) as refused:
         made(flags.replace("=", " "))
     assert [words for words in named if words not in str(refused.value)] == []
-
-
-def test_an_old_name_of_an_option_is_rejected_with_the_new_one(pytester: pytest.Pytester) -> None:
-    given = CliRunner().invoke(app, ["run", "--flavour", "v1"])
-    assert str(given.exception) == "--flavour was renamed to --health-api"
-    run = pytester.runpytest("--drahealth-flavour", "v1")
-    run.stderr.fnmatch_lines(["*--drahealth-flavour was renamed to --drahealth-health-api"])
 
 
 def test_as_options_of_pytest_the_names_have_a_prefix() -> None:
