@@ -103,6 +103,12 @@ def test_a_command_must_do_what_its_page_shows(tmp_path: Path, block: str, code:
     assert ci("check-pages", page).returncode == code
 
 
+def test_two_pages_can_show_files_of_the_same_name(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"A page:\n\n    $ echo git clone > printed\n    $ cat file\n    {name}\n")
+    assert ci("check-pages", tmp_path / "a", tmp_path / "b").returncode == 0
+
+
 @pytest.mark.parametrize(
     ("steps", "code", "printed"),
     [
