@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from drahealth.fakes.hardware.registered import FakeNode
     from drahealth.fakes.inventory.devices import Inventory
     from drahealth.fakes.inventory.file import load_inventory
-    from drahealth.proto.package import __version__
+    from drahealth.proto.version import __version__
 else:
     __getattr__, __dir__ = exports(__name__)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from drahealth.manager.dra import Device, PrepareError
     from drahealth.manager.manager import DeviceManager
     from drahealth.manager.profile import KEP, PROFILES, Gates, Profile
-    from drahealth.proto.package import __version__
+    from drahealth.proto.version import __version__
 else:
     __getattr__, __dir__ = exports(__name__)
 

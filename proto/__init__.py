@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from drahealth.proto.events import Record
     from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
     from drahealth.proto.history import HistoryError, HistoryFile, read_history
-    from drahealth.proto.package import __version__
     from drahealth.proto.values import (
         AllocatedClaim,
         ClaimRef,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         ResourceHealth,
         ResourceStatus,
     )
+    from drahealth.proto.version import __version__
 else:
     __getattr__, __dir__ = exports(__name__)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Record, from_json, to_json_text
-from drahealth.proto.package import __version__
 from drahealth.proto.quoting import one_line, quoted
+from drahealth.proto.version import __version__
 
 # Lines of files that hold records: JSON objects with a time, in UTF-8. Errors are ValueError.
 

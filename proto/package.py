@@ -1,11 +1,10 @@
-"""The package itself: its public names, its version, and the environment of its processes."""
+"""The package itself: its public names, and the environment of its processes."""
 
 import os
 import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any
 
 # The public names of a part of drahealth, each imported at its first use (PEP 562).
@@ -42,12 +41,6 @@ def modules_of(package: str) -> dict[str, str]:
     blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
     imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
     return {alias.name: node.module for node in imports if node.module for alias in node.names}
-
-
-# The installed version of drahealth.
-
-__version__ = version("drahealth")
-"""The version of the installed distribution, such as 0.1.0."""
 
 
 # The environment variables that this process sets for itself, and the environment of other people's programs.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from drahealth.proto.package import exports
 
 if TYPE_CHECKING:
-    from drahealth.proto.package import __version__
+    from drahealth.proto.version import __version__
     from drahealth.suites.errors import ConfigurationError, HarnessError
     from drahealth.suites.nodes.kubelets import LocalNode, ReferenceKubelet, ReferenceNode
     from drahealth.suites.nodes.node import Node, Pod

@@ -178,7 +178,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from drahealth.proto.package import __version__
+        from drahealth.proto.version import __version__
 
         typer.echo(f"drahealth {__version__}")
         raise typer.Exit

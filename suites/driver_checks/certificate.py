@@ -11,8 +11,8 @@ from drahealth.manager.device_plugins import API as DEVICE_PLUGIN_API
 from drahealth.proto.device_plugin import VERSION
 from drahealth.proto.events import FaultInjected, ListReceived
 from drahealth.proto.health_apis import HEALTH_APIS
-from drahealth.proto.package import __version__
 from drahealth.proto.quoting import one_line
+from drahealth.proto.version import __version__
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.observed import driver_name
 from drahealth.suites.driver_checks.observed_health import streams

@@ -11,8 +11,8 @@ from pathlib import Path
 from drahealth.manager.calls import first_error
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events.checks import Outcome
-from drahealth.proto.package import __version__
 from drahealth.proto.quoting import one_line
+from drahealth.proto.version import __version__
 from drahealth.suites.driver_checks.declared_faults import BACKEND_LIMIT
 from drahealth.suites.driver_checks.evidence import (
     Evidence,

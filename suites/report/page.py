@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from drahealth.proto.clock import format_seconds
-from drahealth.proto.package import __version__
+from drahealth.proto.version import __version__
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.report.document import Report
 from drahealth.suites.report.lanes import Bar, Group, Lane, Stretch

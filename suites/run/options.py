@@ -14,7 +14,7 @@ import pytest
 
 from drahealth.manager.profile import Profile
 from drahealth.proto.health_apis import HealthApi
-from drahealth.proto.package import __version__
+from drahealth.proto.version import __version__
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.report import Conditions, Run
 from drahealth.suites.targets import registry

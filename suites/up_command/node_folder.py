@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from drahealth.fakes.control.socket_path import CONTROL_SOCKET, DEFAULT_NODE, STATE_VARIABLE, nodes_folder
 from drahealth.fakes.program.private_files import replace_file
-from drahealth.proto.package import __version__
 from drahealth.proto.quoting import one_line
+from drahealth.proto.version import __version__
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node.control_plane import ComponentGates, gates_by_component
