@@ -313,15 +313,13 @@ def verify(report_path: Path, evidence_path: Path) -> int:
     judges = [(one.drahealth, one.ledger_sha256) for one in (certificate, again.certificate)]
     found = differences(report, again, same_run=True) if judges[0] == judges[1] else _verdicts(report, again)
     if not found and judges[0] != judges[1]:
-        _print_comparison(
-            "incomplete: same verdicts, but another version of drahealth or of the ledger judged the report"
-        )
+        _print("incomplete: same verdicts, but another version of drahealth or of the ledger judged the report")
         for what, (version, ledger) in zip(("report", "here"), judges, strict=True):
-            _print_comparison(f"  {what}: drahealth {version}, ledger {ledger[:8]}")
+            _print(f"  {what}: drahealth {version}, ledger {ledger[:8]}")
         return 4
     if found:
         return _fail(f"{report_path} differs from its evidence", found, ("the report has", "the evidence gives"))
-    _print_comparison(f"verified: {certificate.text}")
+    _print(f"verified: {certificate.text}")
     return 0
 
 
@@ -329,9 +327,9 @@ def show_diff(first: Path, second: Path) -> int:
     """Prints what differs between two reports. Returns 0 if they say the same, otherwise 1."""
     found = differences(read_report(first), read_report(second))
     for one in found:
-        _print_comparison(f"{one.where}: {one.first} -> {one.second}")
+        _print(f"{one.where}: {one.first} -> {one.second}")
     if not found:
-        _print_comparison("no difference")
+        _print("no difference")
     return 1 if found else 0
 
 
@@ -346,11 +344,7 @@ def _verdicts(first: Report, second: Report) -> list[Difference]:
 
 
 def _fail(what: str, found: Sequence[Difference] = (), sides: tuple[str, str] = ("", "")) -> int:
-    _print_comparison(f"not verified: {what}")
+    _print(f"not verified: {what}")
     for one in found:
-        _print_comparison(f"  {one.where}: {sides[0]} {one.first}, {sides[1]} {one.second}")
+        _print(f"  {one.where}: {sides[0]} {one.first}, {sides[1]} {one.second}")
     return 1
-
-
-def _print_comparison(line: str) -> None:
-    standard_output().print(line, soft_wrap=True, markup=False, highlight=False)

@@ -248,8 +248,7 @@ def reports_continue_after_a_stop(evidence: Evidence, found: list[Stream]) -> Fi
 
 def _ended_by_driver(evidence: Evidence, stream: Stream) -> bool:
     """Whether the driver ended a stream without a signal and without an exit."""
-    ended = stream.end is not None and stream.ended_by_driver
-    return ended and stream.end is not None and not cause_of_end(evidence, stream.opened, stream.end)
+    return bool(stream.end and stream.ended_by_driver and not cause_of_end(evidence, stream.opened, stream.end))
 
 
 def _again(name: str, times: Times, continued: Observation[SignalSent], end: float) -> Finding | float:

@@ -47,6 +47,16 @@ class Request:
     """Repeat the request until the answer has this status: controllers of a real cluster take their time."""
 
 
+def create(label: str, path: str, body: Any, **options: Any) -> Request:
+    """The request that creates an object in a collection."""
+    return Request(label, "POST", path, body, **options)
+
+
+def get(label: str, path: str, **options: Any) -> Request:
+    """The request that reads an object or a list."""
+    return Request(label, "GET", path, **options)
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """Requests in order, in a namespace of their own whose name is that of the scenario."""

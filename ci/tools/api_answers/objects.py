@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tools.api_answers.comparison import APPLY, MERGE, STRATEGIC, Request, Scenario
+from tools.api_answers.comparison import APPLY, MERGE, STRATEGIC, Request, Scenario, create, get
 from tools.api_answers.kinds import CONTAINER, Object
 
 _PODS, _CONFIG = "/api/v1/namespaces/$NS/pods", "/api/v1/namespaces/$NS/configmaps"
@@ -11,14 +11,6 @@ _BUDGETS = "/apis/policy/v1/namespaces/$NS/poddisruptionbudgets"
 _SETS = "/apis/apps/v1/namespaces/$NS/replicasets"
 _AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 _LABELS = {"app": "a"}
-
-
-def _create(label: str, path: str, body: Any, **options: Any) -> Request:
-    return Request(label, "POST", path, body, **options)
-
-
-def _get(label: str, path: str, **options: Any) -> Request:
-    return Request(label, "GET", path, **options)
 
 
 def _pod(name: str, **metadata: Any) -> Object:
@@ -34,7 +26,7 @@ def _slice(label: str, **fields: Any) -> Request:
         **fields,
     }
     spec = {key: value for key, value in spec.items() if value is not None}
-    return _create(label, _SLICES, {"metadata": {"name": "$NS-a"}, "spec": spec})
+    return create(label, _SLICES, {"metadata": {"name": "$NS-a"}, "spec": spec})
 
 
 def _change(label: str, change: Object) -> Request:
@@ -73,14 +65,12 @@ SLICES = Scenario(
 
 
 def _budget(label: str, name: str = "wrong", **spec: Any) -> Request:
-    return _create(
-        label, _BUDGETS, {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": _LABELS}, **spec}}
-    )
+    return create(label, _BUDGETS, {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": _LABELS}, **spec}})
 
 
 def _eviction(label: str, name: str) -> Request:
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-    return _create(label, f"{_PODS}/{name}/eviction", body)
+    return create(label, f"{_PODS}/{name}/eviction", body)
 
 
 BUDGETS = Scenario(
@@ -96,7 +86,7 @@ BUDGETS = Scenario(
         _budget("policy", minAvailable=1, unhealthyPodEvictionPolicy="Sometimes"),
         _budget("operator", minAvailable=1, selector={"matchExpressions": [{"key": "a", "operator": "Is"}]}),
         _budget("create", "first", minAvailable=1),
-        _create("pod", _PODS, {**_pod("a", labels=_LABELS)}),
+        create("pod", _PODS, {**_pod("a", labels=_LABELS)}),
         Request(
             "run",
             "PATCH",
@@ -109,7 +99,7 @@ BUDGETS = Scenario(
             },
             STRATEGIC,
         ),
-        _create(
+        create(
             "evict", f"{_PODS}/a/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}}
         ),
         _budget("create-percent", "second", maxUnavailable="50%"),
@@ -123,37 +113,37 @@ _REVIEW = {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace"
 REVIEWS = Scenario(
     "reviews",
     [
-        _create("self-empty", f"{_AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {}}),
-        _create("self-nothing", f"{_AUTHORIZATION}/selfsubjectaccessreviews", {}),
-        _create(
+        create("self-empty", f"{_AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {}}),
+        create("self-nothing", f"{_AUTHORIZATION}/selfsubjectaccessreviews", {}),
+        create(
             "self-both",
             f"{_AUTHORIZATION}/selfsubjectaccessreviews",
             {"spec": {**_REVIEW, "nonResourceAttributes": {"path": "/", "verb": "get"}}},
         ),
-        _create(
+        create(
             "access",
             f"{_AUTHORIZATION}/subjectaccessreviews",
             {"spec": {**_REVIEW, "user": "a", "groups": ["system:masters"]}},
         ),
-        _create(
+        create(
             "access-path",
             f"{_AUTHORIZATION}/subjectaccessreviews",
             {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}, "groups": ["system:masters"]}},
         ),
-        _create("access-empty", f"{_AUTHORIZATION}/subjectaccessreviews", {"spec": {}}),
-        _create("access-without-user", f"{_AUTHORIZATION}/subjectaccessreviews", {"spec": _REVIEW}),
-        _create(
+        create("access-empty", f"{_AUTHORIZATION}/subjectaccessreviews", {"spec": {}}),
+        create("access-without-user", f"{_AUTHORIZATION}/subjectaccessreviews", {"spec": _REVIEW}),
+        create(
             "local",
             f"{_AUTHORIZATION}/namespaces/$NS/localsubjectaccessreviews",
             {"spec": {**_REVIEW, "groups": ["system:masters"]}, "metadata": {"namespace": "$NS"}},
         ),
-        _create(
+        create(
             "local-without-namespace",
             f"{_AUTHORIZATION}/namespaces/$NS/localsubjectaccessreviews",
             {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}, "groups": ["system:masters"]}},
         ),
-        _create("local-empty", f"{_AUTHORIZATION}/namespaces/$NS/localsubjectaccessreviews", {"spec": {}}),
-        _get("list", f"{_AUTHORIZATION}/subjectaccessreviews"),
+        create("local-empty", f"{_AUTHORIZATION}/namespaces/$NS/localsubjectaccessreviews", {"spec": {}}),
+        get("list", f"{_AUTHORIZATION}/subjectaccessreviews"),
     ],
 )
 
@@ -161,15 +151,15 @@ _OWNER: Object = {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid"
 OPTIONS = Scenario(
     "options",
     [
-        _create("create", _CONFIG, {"metadata": {"name": "a"}}),
-        _get("get-at-text", f"{_CONFIG}/a?resourceVersion=x"),
-        _get("get-at-future", f"{_CONFIG}/a?resourceVersion=999999999"),
-        _get("watch-continue", f"{_CONFIG}?watch=1&timeoutSeconds=1&continue=x"),
-        _get("watch-continue-rv", f"{_CONFIG}?watch=1&timeoutSeconds=1&continue=x&resourceVersion=1"),
-        _get("cbor", f"{_CONFIG}/a", headers={"Accept": "application/cbor"}),
-        _get("any-application", f"{_CONFIG}/a", headers={"Accept": "application/*"}),
-        _get("any-text", f"{_CONFIG}/a", headers={"Accept": "text/*"}),
-        _get("cbor-first", f"{_CONFIG}/a", headers={"Accept": "application/cbor,application/json"}),
+        create("create", _CONFIG, {"metadata": {"name": "a"}}),
+        get("get-at-text", f"{_CONFIG}/a?resourceVersion=x"),
+        get("get-at-future", f"{_CONFIG}/a?resourceVersion=999999999"),
+        get("watch-continue", f"{_CONFIG}?watch=1&timeoutSeconds=1&continue=x"),
+        get("watch-continue-rv", f"{_CONFIG}?watch=1&timeoutSeconds=1&continue=x&resourceVersion=1"),
+        get("cbor", f"{_CONFIG}/a", headers={"Accept": "application/cbor"}),
+        get("any-application", f"{_CONFIG}/a", headers={"Accept": "application/*"}),
+        get("any-text", f"{_CONFIG}/a", headers={"Accept": "text/*"}),
+        get("cbor-first", f"{_CONFIG}/a", headers={"Accept": "application/cbor,application/json"}),
         Request("collection-at-text", "DELETE", f"{_CONFIG}?resourceVersion=x"),
         Request("collection-at-future", "DELETE", f"{_CONFIG}?resourceVersion=999999999&labelSelector=a"),
         Request("collection-at", "DELETE", f"{_CONFIG}?resourceVersion=1&labelSelector=a"),
@@ -193,11 +183,11 @@ OPTIONS = Scenario(
             APPLY,
         ),
         Request("apply-empty", "PATCH", f"{_CONFIG}/a?fieldManager=a", {}, APPLY),
-        _get("slash", f"{_CONFIG}/"),
-        _get("slash-one", f"{_CONFIG}/a/"),
-        _create("slash-create", f"{_CONFIG}/", {"metadata": {"name": "s"}}),
-        _get("slash-status", f"{_PODS}/x/status/"),
-        _create("pod", _PODS, _pod("p")),
+        get("slash", f"{_CONFIG}/"),
+        get("slash-one", f"{_CONFIG}/a/"),
+        create("slash-create", f"{_CONFIG}/", {"metadata": {"name": "s"}}),
+        get("slash-status", f"{_PODS}/x/status/"),
+        create("pod", _PODS, _pod("p")),
         Request(
             "status-owners",
             "PATCH",
@@ -208,11 +198,11 @@ OPTIONS = Scenario(
         Request(
             "status-finalizers", "PATCH", f"{_PODS}/p/status", {"metadata": {"finalizers": ["example.com/a"]}}, MERGE
         ),
-        _get("log", f"{_PODS}/p/log"),
-        _get("log-container", f"{_PODS}/p/log?container=other"),
-        _get("log-lines", f"{_PODS}/p/log?tailLines=-1"),
-        _get("log-missing", f"{_PODS}/x/log"),
-        _get("pod-after", f"{_PODS}/p"),
+        get("log", f"{_PODS}/p/log"),
+        get("log-container", f"{_PODS}/p/log?container=other"),
+        get("log-lines", f"{_PODS}/p/log?tailLines=-1"),
+        get("log-missing", f"{_PODS}/x/log"),
+        get("pod-after", f"{_PODS}/p"),
     ],
 )
 
@@ -220,7 +210,7 @@ _SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": 
 SCALES = Scenario(
     "scales",
     [
-        _create(
+        create(
             "create",
             _SETS,
             {
@@ -235,8 +225,8 @@ SCALES = Scenario(
                 },
             },
         ),
-        _get("get", f"{_SETS}/s/scale"),
-        _get("missing", f"{_SETS}/x/scale"),
+        get("get", f"{_SETS}/s/scale"),
+        get("missing", f"{_SETS}/x/scale"),
         Request("patch", "PATCH", f"{_SETS}/s/scale", {"spec": {"replicas": 2}}, MERGE),
         Request("negative", "PATCH", f"{_SETS}/s/scale", {"spec": {"replicas": -1}}, MERGE),
         Request("replace", "PUT", f"{_SETS}/s/scale", {**_SCALE, "spec": {"replicas": 0}}),
@@ -252,6 +242,6 @@ SCALES = Scenario(
             f"{_SETS}/s/scale",
             {**_SCALE, "metadata": {"name": "s", "namespace": "$NS", "resourceVersion": "1"}, "spec": {"replicas": 0}},
         ),
-        _get("set", f"{_SETS}/s"),
+        get("set", f"{_SETS}/s"),
     ],
 )

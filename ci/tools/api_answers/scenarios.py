@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tools.api_answers.comparison import APPLY, JSON_PATCH, MERGE, STRATEGIC, Request, Scenario
+from tools.api_answers.comparison import APPLY, JSON_PATCH, MERGE, STRATEGIC, Request, Scenario, create, get
 from tools.api_answers.kinds import CONTAINER, Object
 from tools.api_answers.objects import BUDGETS, OPTIONS, REVIEWS, SCALES, SLICES
 from tools.api_answers.pod_specs import POD_SPECS
@@ -36,14 +36,6 @@ def _owned(label: str, kind: str, name: str) -> list[Object]:
     return [{**reference, "blockOwnerDeletion": True}]
 
 
-def _get(label: str, path: str, **options: Any) -> Request:
-    return Request(label, "GET", path, **options)
-
-
-def _create(label: str, path: str, body: Any, **options: Any) -> Request:
-    return Request(label, "POST", path, body, **options)
-
-
 def _delete(label: str, path: str, body: Any = None) -> Request:
     return Request(label, "DELETE", path, body)
 
@@ -55,42 +47,42 @@ def _patch(label: str, path: str, body: Any, type_: str = MERGE) -> Request:
 _GRACE = Scenario(
     "grace",
     [
-        _create("create", PODS, pod("a", nodeName="node-a")),
+        create("create", PODS, pod("a", nodeName="node-a")),
         _delete("dry", f"{PODS}/a?dryRun=All"),
         _delete("default", f"{PODS}/a"),
         _delete("longer", f"{PODS}/a?gracePeriodSeconds=60"),
         _delete("shorter", f"{PODS}/a?gracePeriodSeconds=5"),
         _delete("without", f"{PODS}/a"),
-        _get("get", f"{PODS}/a"),
+        get("get", f"{PODS}/a"),
         _patch("label", f"{PODS}/a", {"metadata": {"labels": {"a": "b"}}}),
         _delete("zero", f"{PODS}/a?gracePeriodSeconds=0"),
-        _get("gone", f"{PODS}/a"),
-        _create("own", PODS, pod("b", nodeName="node-a", terminationGracePeriodSeconds=7)),
+        get("gone", f"{PODS}/a"),
+        create("own", PODS, pod("b", nodeName="node-a", terminationGracePeriodSeconds=7)),
         _delete("own-default", f"{PODS}/b"),
         _delete("own-negative", f"{PODS}/b", {"gracePeriodSeconds": -1}),
-        _create("zero-spec", PODS, pod("c", nodeName="node-a", terminationGracePeriodSeconds=0)),
+        create("zero-spec", PODS, pod("c", nodeName="node-a", terminationGracePeriodSeconds=0)),
         _delete("zero-spec-delete", f"{PODS}/c"),
-        _get("zero-spec-gone", f"{PODS}/c"),
-        _create("held", PODS, pod("d", nodeName="node-a", metadata={"finalizers": ["example.com/a"]})),
+        get("zero-spec-gone", f"{PODS}/c"),
+        create("held", PODS, pod("d", nodeName="node-a", metadata={"finalizers": ["example.com/a"]})),
         _delete("held-delete", f"{PODS}/d?gracePeriodSeconds=3"),
         _patch("held-release", f"{PODS}/d", {"metadata": {"finalizers": None}}),
-        _get("held-get", f"{PODS}/d"),
+        get("held-get", f"{PODS}/d"),
         _delete("held-zero", f"{PODS}/d?gracePeriodSeconds=0"),
-        _create("held-now", PODS, pod("e", nodeName="node-a", metadata={"finalizers": ["example.com/a"]})),
+        create("held-now", PODS, pod("e", nodeName="node-a", metadata={"finalizers": ["example.com/a"]})),
         _delete("held-now-delete", f"{PODS}/e?gracePeriodSeconds=0"),
         _delete("held-now-again", f"{PODS}/e"),
         _patch("held-now-release", f"{PODS}/e", {"metadata": {"finalizers": None}}),
-        _get("held-now-gone", f"{PODS}/e"),
-        _create("ended", PODS, pod("f", nodeName="node-a")),
+        get("held-now-gone", f"{PODS}/e"),
+        create("ended", PODS, pod("f", nodeName="node-a")),
         _patch("ended-status", f"{PODS}/f/status", {"status": {"phase": "Succeeded"}}, STRATEGIC),
         _delete("ended-delete", f"{PODS}/f"),
-        _get("ended-gone", f"{PODS}/f"),
-        _create("many-a", PODS, pod("g", nodeName="node-a", metadata={"labels": {"many": "yes"}})),
-        _create("many-b", PODS, pod("h", metadata={"labels": {"many": "yes"}})),
+        get("ended-gone", f"{PODS}/f"),
+        create("many-a", PODS, pod("g", nodeName="node-a", metadata={"labels": {"many": "yes"}})),
+        create("many-b", PODS, pod("h", metadata={"labels": {"many": "yes"}})),
         _delete("many", f"{PODS}?labelSelector=many%3Dyes"),
-        _get("many-left", f"{PODS}?labelSelector=many%3Dyes"),
+        get("many-left", f"{PODS}?labelSelector=many%3Dyes"),
         _delete("many-zero", f"{PODS}?labelSelector=many%3Dyes&gracePeriodSeconds=0"),
-        _get("many-gone", f"{PODS}?labelSelector=many%3Dyes"),
+        get("many-gone", f"{PODS}?labelSelector=many%3Dyes"),
         _delete("everywhere", "/api/v1/pods"),
     ],
 )
@@ -98,7 +90,7 @@ _GRACE = Scenario(
 _PATCHES = Scenario(
     "patches",
     [
-        _create("create", PODS, pod("a", metadata={"finalizers": ["example.com/a", "example.com/b"]})),
+        create("create", PODS, pod("a", metadata={"finalizers": ["example.com/a", "example.com/b"]})),
         _patch(
             "order",
             f"{PODS}/a",
@@ -172,7 +164,7 @@ _PATCHES = Scenario(
             STRATEGIC,
         ),
         _patch("wrong-type", f"{PODS}/a", {"spec": {"activeDeadlineSeconds": "x"}}),
-        _create("config", CONFIG, config("a", {"a": "1", "b": "2"})),
+        create("config", CONFIG, config("a", {"a": "1", "b": "2"})),
         _patch(
             "json-many",
             f"{CONFIG}/a",
@@ -214,12 +206,12 @@ _PATCHES = Scenario(
 _UPDATES = Scenario(
     "updates",
     [
-        _create("pod", PODS, pod("a")),
+        create("pod", PODS, pod("a")),
         Request("pod-spec", "PUT", f"{PODS}/a", pod("a", hostNetwork=True)),
         Request("pod-image", "PUT", f"{PODS}/a", pod("a", containers=[{"name": "main", "image": "other"}])),
         Request("pod-without-containers", "PUT", f"{PODS}/a", pod("a", containers=[])),
         Request("pod-node", "PUT", f"{PODS}/a", pod("a", nodeName="node-a")),
-        _create(
+        create(
             "claim",
             CLAIMS,
             {
@@ -238,24 +230,24 @@ _UPDATES = Scenario(
             },
         ),
         _patch("claim-status-labels", f"{CLAIMS}/a/status", {"metadata": {"labels": {"c": "d"}}}),
-        _create("claim-empty", CLAIMS, {"metadata": {"name": "b"}}),
-        _create("pod-without-spec", PODS, {"metadata": {"name": "b"}}),
-        _create("pod-without-container-name", PODS, pod("b", containers=[{"image": "a"}])),
-        _create(
+        create("claim-empty", CLAIMS, {"metadata": {"name": "b"}}),
+        create("pod-without-spec", PODS, {"metadata": {"name": "b"}}),
+        create("pod-without-container-name", PODS, pod("b", containers=[{"image": "a"}])),
+        create(
             "pod-with-unknown-claim",
             PODS,
             pod("b", containers=[{**CONTAINER, "resources": {"claims": [{"name": "x"}]}}]),
         ),
-        _create(
+        create(
             "pod-qos",
             PODS,
             pod("q", containers=[{**CONTAINER, "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]),
         ),
-        _create("pod-burstable", PODS, pod("r", containers=[{**CONTAINER, "resources": {"requests": {"cpu": "1"}}}])),
-        _create("pod-tag", PODS, pod("t", containers=[{"name": "main", "image": "registry.example.com:5000/a:v1"}])),
-        _create("pod-ports", PODS, pod("p", containers=[{**CONTAINER, "ports": [{"containerPort": 80}]}])),
-        _create("pod-tolerations", PODS, pod("o", tolerations=[{"operator": "Exists"}])),
-        _create(
+        create("pod-burstable", PODS, pod("r", containers=[{**CONTAINER, "resources": {"requests": {"cpu": "1"}}}])),
+        create("pod-tag", PODS, pod("t", containers=[{"name": "main", "image": "registry.example.com:5000/a:v1"}])),
+        create("pod-ports", PODS, pod("p", containers=[{**CONTAINER, "ports": [{"containerPort": 80}]}])),
+        create("pod-tolerations", PODS, pod("o", tolerations=[{"operator": "Exists"}])),
+        create(
             "slice-without-pool",
             "/apis/resource.k8s.io/v1/resourceslices",
             {
@@ -263,20 +255,20 @@ _UPDATES = Scenario(
                 "spec": {"driver": "a.example.com", "nodeName": "a", "devices": [{"name": "gpu-0"}]},
             },
         ),
-        _create("status-at-creation", PODS, {**pod("s"), "status": {"phase": "Running"}}),
-        _create(
+        create("status-at-creation", PODS, {**pod("s"), "status": {"phase": "Running"}}),
+        create(
             "server-fields",
             CONFIG,
             config("f", uid="x", generation=7, creationTimestamp="2020-01-01T00:00:00Z", selfLink="/x"),
         ),
-        _create("long-name", CONFIG, config("a" * 254)),
-        _create("long-generated", CONFIG, {"metadata": {"generateName": "generated" + "b" * 70 + "-generated-"}}),
-        _create("name-and-generate", CONFIG, {"metadata": {"name": "both", "generateName": "generated-"}}),
-        _create("label-key", CONFIG, config("l", labels={"-a": "b"})),
-        _create("annotation-key", CONFIG, config("l", annotations={"a b": "b"})),
-        _create("no-namespace", "/api/v1/namespaces/$NS-missing/configmaps", config("a")),
-        _create("without-namespace", "/api/v1/configmaps", config("a")),
-        _create("yaml", CONFIG, "metadata: {name: yaml}\ndata: {a: b}\n", type="application/yaml"),
+        create("long-name", CONFIG, config("a" * 254)),
+        create("long-generated", CONFIG, {"metadata": {"generateName": "generated" + "b" * 70 + "-generated-"}}),
+        create("name-and-generate", CONFIG, {"metadata": {"name": "both", "generateName": "generated-"}}),
+        create("label-key", CONFIG, config("l", labels={"-a": "b"})),
+        create("annotation-key", CONFIG, config("l", annotations={"a b": "b"})),
+        create("no-namespace", "/api/v1/namespaces/$NS-missing/configmaps", config("a")),
+        create("without-namespace", "/api/v1/configmaps", config("a")),
+        create("yaml", CONFIG, "metadata: {name: yaml}\ndata: {a: b}\n", type="application/yaml"),
         Request("delete-without-type", "DELETE", f"{CONFIG}/yaml", {"gracePeriodSeconds": 0}, ""),
     ],
 )
@@ -284,22 +276,22 @@ _UPDATES = Scenario(
 _NAMESPACES = Scenario(
     "namespaces",
     [
-        _create("create", NAMESPACES, {"metadata": {"name": "$NS-a"}}),
-        _create("create-dotted", NAMESPACES, {"metadata": {"name": "a.b"}}),
-        _get("get", f"{NAMESPACES}/$NS-a"),
-        _create("content", f"{NAMESPACES}/$NS-a/configmaps", config("held", finalizers=["example.com/a"])),
+        create("create", NAMESPACES, {"metadata": {"name": "$NS-a"}}),
+        create("create-dotted", NAMESPACES, {"metadata": {"name": "a.b"}}),
+        get("get", f"{NAMESPACES}/$NS-a"),
+        create("content", f"{NAMESPACES}/$NS-a/configmaps", config("held", finalizers=["example.com/a"])),
         _delete("wrong-uid", f"{NAMESPACES}/$NS-a", {"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}}),
         _delete("dry", f"{NAMESPACES}/$NS-a?dryRun=All"),
         _delete("delete", f"{NAMESPACES}/$NS-a"),
-        _create("too-late", f"{NAMESPACES}/$NS-a/configmaps", config("b")),
+        create("too-late", f"{NAMESPACES}/$NS-a/configmaps", config("b")),
         Request("marked", "DELETE", f"{NAMESPACES}/$NS-a/configmaps/held", None),
         _patch("release", f"{NAMESPACES}/$NS-a/configmaps/held", {"metadata": {"finalizers": None}}),
-        _get("gone", f"{NAMESPACES}/$NS-a", until=404),
+        get("gone", f"{NAMESPACES}/$NS-a", until=404),
         _delete("collection", NAMESPACES),
         _patch("status", f"{NAMESPACES}/$NS/status", {"metadata": {"labels": {"a": "b"}}}),
-        _create("foreground", NAMESPACES, {"metadata": {"name": "$NS-b"}}),
+        create("foreground", NAMESPACES, {"metadata": {"name": "$NS-b"}}),
         _delete("foreground-delete", f"{NAMESPACES}/$NS-b?propagationPolicy=Foreground"),
-        _get("foreground-gone", f"{NAMESPACES}/$NS-b", until=404),
+        get("foreground-gone", f"{NAMESPACES}/$NS-b", until=404),
     ],
 )
 
@@ -310,8 +302,8 @@ _OWNERS = Scenario(
             request
             for policy in ("Foreground", "Orphan")
             for request in (
-                _create(f"owner-{policy.lower()}", CONFIG, config(f"owner-{policy.lower()}")),
-                _create(
+                create(f"owner-{policy.lower()}", CONFIG, config(f"owner-{policy.lower()}")),
+                create(
                     f"dependent-{policy.lower()}",
                     CONFIG,
                     config(
@@ -320,61 +312,61 @@ _OWNERS = Scenario(
                     ),
                 ),
                 _delete(f"delete-{policy.lower()}", f"{CONFIG}/owner-{policy.lower()}?propagationPolicy={policy}"),
-                _get(f"gone-{policy.lower()}", f"{CONFIG}/owner-{policy.lower()}", until=404),
-                _get(f"left-{policy.lower()}", f"{CONFIG}/dependent-{policy.lower()}"),
+                get(f"gone-{policy.lower()}", f"{CONFIG}/owner-{policy.lower()}", until=404),
+                get(f"left-{policy.lower()}", f"{CONFIG}/dependent-{policy.lower()}"),
             )
         ),
-        _create("owner-waits", CONFIG, config("waits")),
-        _create(
+        create("owner-waits", CONFIG, config("waits")),
+        create(
             "pod",
             PODS,
             pod("a", nodeName="node-a", metadata={"ownerReferences": _owned("owner-waits", "ConfigMap", "waits")}),
         ),
         _delete("delete-waits", f"{CONFIG}/waits", {"propagationPolicy": "Foreground"}),
-        _get("still-there", f"{CONFIG}/waits"),
+        get("still-there", f"{CONFIG}/waits"),
         _delete("pod-delete", f"{PODS}/a?gracePeriodSeconds=0"),
-        _get("gone-waits", f"{CONFIG}/waits", until=404),
-        _create("one", CONFIG, config("one")),
-        _create("two", CONFIG, config("two")),
-        _create(
+        get("gone-waits", f"{CONFIG}/waits", until=404),
+        create("one", CONFIG, config("one")),
+        create("two", CONFIG, config("two")),
+        create(
             "dependent-of-two",
             CONFIG,
             config("of-two", ownerReferences=[*_owned("one", "ConfigMap", "one"), *_owned("two", "ConfigMap", "two")]),
         ),
         _delete("delete-one", f"{CONFIG}/one?propagationPolicy=Foreground"),
-        _get("gone-one", f"{CONFIG}/one", until=404),
-        _get("kept-by-two", f"{CONFIG}/of-two"),
+        get("gone-one", f"{CONFIG}/one", until=404),
+        get("kept-by-two", f"{CONFIG}/of-two"),
         _delete("delete-two", f"{CONFIG}/two"),
-        _get("gone-dependent-of-two", f"{CONFIG}/of-two", until=404),
-        _create("background", CONFIG, config("background")),
-        _create(
+        get("gone-dependent-of-two", f"{CONFIG}/of-two", until=404),
+        create("background", CONFIG, config("background")),
+        create(
             "dependent-background",
             CONFIG,
             config("of-background", ownerReferences=_owned("background", "ConfigMap", "background")),
         ),
         _delete("delete-background", f"{CONFIG}/background?propagationPolicy=Background"),
-        _get("gone-background", f"{CONFIG}/background", until=404),
-        _get("gone-dependent-background", f"{CONFIG}/of-background", until=404),
+        get("gone-background", f"{CONFIG}/background", until=404),
+        get("gone-dependent-background", f"{CONFIG}/of-background", until=404),
     ],
 )
 
 _SUBRESOURCES = Scenario(
     "subresources",
     [
-        _create("pod", PODS, pod("a")),
-        _create("node", NODES, {"metadata": {"name": "$NS-n"}, "spec": {"taints": [_NOT_READY]}}),
-        _create("bind", f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "$NS-n"}}),
-        _create(
+        create("pod", PODS, pod("a")),
+        create("node", NODES, {"metadata": {"name": "$NS-n"}, "spec": {"taints": [_NOT_READY]}}),
+        create("bind", f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "$NS-n"}}),
+        create(
             "bind-again", f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "$NS-n"}}
         ),
-        _create(
+        create(
             "bind-missing",
             f"{PODS}/x/binding",
             {"metadata": {"name": "x"}, "target": {"kind": "Node", "name": "$NS-n"}},
         ),
-        _create("bind-nothing", f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {}}),
-        _get("bound", f"{PODS}/a"),
-        _get("get-ephemeral", f"{PODS}/a/ephemeralcontainers"),
+        create("bind-nothing", f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {}}),
+        get("bound", f"{PODS}/a"),
+        get("get-ephemeral", f"{PODS}/a/ephemeralcontainers"),
         _patch(
             "ephemeral",
             f"{PODS}/a/ephemeralcontainers",
@@ -399,7 +391,7 @@ _SUBRESOURCES = Scenario(
             {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}},
             STRATEGIC,
         ),
-        _create(
+        create(
             "sized",
             PODS,
             pod("b", containers=[{**CONTAINER, "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}]),
@@ -414,12 +406,12 @@ _SUBRESOURCES = Scenario(
             },
             STRATEGIC,
         ),
-        _create(
+        create(
             "evict-dry",
             f"{PODS}/a/eviction?dryRun=All",
             {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}},
         ),
-        _create(
+        create(
             "evict",
             f"{PODS}/a/eviction",
             {
@@ -429,27 +421,27 @@ _SUBRESOURCES = Scenario(
                 "deleteOptions": {"gracePeriodSeconds": 5},
             },
         ),
-        _get("evicted", f"{PODS}/a"),
-        _create(
+        get("evicted", f"{PODS}/a"),
+        create(
             "evict-missing",
             f"{PODS}/x/eviction",
             {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "x"}},
         ),
-        _create(
+        create(
             "evict-other-name",
             f"{PODS}/b/eviction",
             {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "x"}},
         ),
-        _create(
+        create(
             "evict-unscheduled",
             f"{PODS}/b/eviction",
             {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "b"}},
         ),
-        _get("evicted-gone", f"{PODS}/b"),
-        _get("get-binding", f"{PODS}/a/binding"),
-        _get("get-log", f"{PODS}/x/log"),
-        _get("pod-status", f"{PODS}/a/status"),
-        _create("resizable", PODS, pod("r", containers=[{**CONTAINER, "resources": {"requests": {"cpu": "1"}}}])),
+        get("evicted-gone", f"{PODS}/b"),
+        get("get-binding", f"{PODS}/a/binding"),
+        get("get-log", f"{PODS}/x/log"),
+        get("pod-status", f"{PODS}/a/status"),
+        create("resizable", PODS, pod("r", containers=[{**CONTAINER, "resources": {"requests": {"cpu": "1"}}}])),
         _patch(
             "resize-image",
             f"{PODS}/r/resize",
@@ -463,114 +455,114 @@ _GATE: Object = {"schedulingGates": [{"name": "example.com/quota"}]}
 _BINDINGS = Scenario(
     "bindings",
     [
-        _create("pod", PODS, pod("a")),
-        _create(
+        create("pod", PODS, pod("a")),
+        create(
             "other-uid",
             f"{PODS}/a/binding",
             {"metadata": {"name": "a", "uid": "00000000-0000-0000-0000-000000000000"}, "target": {"name": "none"}},
         ),
-        _create("other-kind", f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"kind": "Pod", "name": "n"}}),
-        _create("other-name", f"{PODS}/a/binding", {"metadata": {"name": "b"}, "target": {"name": "none"}}),
-        _create("dry", f"{PODS}/a/binding?dryRun=All", {"metadata": {"name": "a"}, "target": {"name": "none"}}),
-        _create(
+        create("other-kind", f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"kind": "Pod", "name": "n"}}),
+        create("other-name", f"{PODS}/a/binding", {"metadata": {"name": "b"}, "target": {"name": "none"}}),
+        create("dry", f"{PODS}/a/binding?dryRun=All", {"metadata": {"name": "a"}, "target": {"name": "none"}}),
+        create(
             "of-namespace",
             "/api/v1/namespaces/$NS/bindings",
             {"metadata": {"name": "a", "annotations": {"a": "b"}}, "target": {"kind": "Node", "name": "none"}},
         ),
-        _get("bound", f"{PODS}/a"),
-        _create("again", f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"name": "other"}}),
-        _create("held", PODS, pod("held", metadata={"finalizers": ["example.com/a"]})),
+        get("bound", f"{PODS}/a"),
+        create("again", f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"name": "other"}}),
+        create("held", PODS, pod("held", metadata={"finalizers": ["example.com/a"]})),
         _delete("delete-held", f"{PODS}/held"),
-        _create("deleted", f"{PODS}/held/binding", {"metadata": {"name": "held"}, "target": {"name": "none"}}),
-        _create("gated", PODS, pod("gated", **_GATE)),
-        _create("bind-gated", f"{PODS}/gated/binding", {"metadata": {"name": "gated"}, "target": {"name": "none"}}),
+        create("deleted", f"{PODS}/held/binding", {"metadata": {"name": "held"}, "target": {"name": "none"}}),
+        create("gated", PODS, pod("gated", **_GATE)),
+        create("bind-gated", f"{PODS}/gated/binding", {"metadata": {"name": "gated"}, "target": {"name": "none"}}),
         _patch("add-gate", f"{PODS}/gated", {"spec": {"schedulingGates": [{"name": "example.com/other"}]}}),
         _patch("remove-gate", f"{PODS}/gated", {"spec": {"schedulingGates": None}}),
-        _create("bind-free", f"{PODS}/gated/binding", {"metadata": {"name": "gated"}, "target": {"name": "none"}}),
-        _create("gated-on-a-node", PODS, pod("b", nodeName="none", **_GATE)),
+        create("bind-free", f"{PODS}/gated/binding", {"metadata": {"name": "gated"}, "target": {"name": "none"}}),
+        create("gated-on-a-node", PODS, pod("b", nodeName="none", **_GATE)),
     ],
 )
 
 _PAGES = Scenario(
     "pages",
     [
-        *(_create(f"create-{word}", CONFIG, config(word)) for word in "abcde"),
-        _get("first", f"{CONFIG}?limit=2"),
+        *(create(f"create-{word}", CONFIG, config(word)) for word in "abcde"),
+        get("first", f"{CONFIG}?limit=2"),
         _delete("delete-c", f"{CONFIG}/c"),
-        _create("create-bb", CONFIG, config("bb")),
-        _get("second", f"{CONFIG}?limit=2&continue=$continue:first"),
-        _get("third", f"{CONFIG}?limit=2&continue=$continue:second"),
-        _get("again", f"{CONFIG}?limit=100&continue=$continue:first"),
-        _get("now", f"{CONFIG}?limit=500"),
-        _get("zero", f"{CONFIG}?limit=0"),
-        _get("exact-old", f"{CONFIG}?resourceVersion=$rv:create-b&resourceVersionMatch=Exact"),
-        _get("continue-and-rv", f"{CONFIG}?continue=$continue:first&resourceVersion=$rv:create-a"),
-        _get("continue-and-match", f"{CONFIG}?continue=$continue:first&resourceVersion=1&resourceVersionMatch=Exact"),
-        _get("get-at-0", f"{CONFIG}/a?resourceVersion=0"),
-        _get("page-of-a-table", f"{CONFIG}?limit=1", headers=TABLE),
-        _get("everywhere", "/api/v1/configmaps?fieldSelector=metadata.namespace%3D$NS"),
+        create("create-bb", CONFIG, config("bb")),
+        get("second", f"{CONFIG}?limit=2&continue=$continue:first"),
+        get("third", f"{CONFIG}?limit=2&continue=$continue:second"),
+        get("again", f"{CONFIG}?limit=100&continue=$continue:first"),
+        get("now", f"{CONFIG}?limit=500"),
+        get("zero", f"{CONFIG}?limit=0"),
+        get("exact-old", f"{CONFIG}?resourceVersion=$rv:create-b&resourceVersionMatch=Exact"),
+        get("continue-and-rv", f"{CONFIG}?continue=$continue:first&resourceVersion=$rv:create-a"),
+        get("continue-and-match", f"{CONFIG}?continue=$continue:first&resourceVersion=1&resourceVersionMatch=Exact"),
+        get("get-at-0", f"{CONFIG}/a?resourceVersion=0"),
+        get("page-of-a-table", f"{CONFIG}?limit=1", headers=TABLE),
+        get("everywhere", "/api/v1/configmaps?fieldSelector=metadata.namespace%3D$NS"),
     ],
 )
 
 _WATCHES = Scenario(
     "watches",
     [
-        _create("a", CONFIG, config("a", labels={"on": "yes"})),
-        _create("b", CONFIG, config("b")),
+        create("a", CONFIG, config("a", labels={"on": "yes"})),
+        create("b", CONFIG, config("b")),
         _patch("off", f"{CONFIG}/a", {"metadata": {"labels": {"on": "no"}}}),
         _patch("on", f"{CONFIG}/b", {"metadata": {"labels": {"on": "yes"}}}),
         _patch("change", f"{CONFIG}/b", {"data": {"x": "y"}}),
         _delete("remove", f"{CONFIG}/b"),
-        _create("c", CONFIG, config("c", labels={"on": "yes"})),
-        _get("all", f"{CONFIG}?watch=1&timeoutSeconds=1&resourceVersion=$rv:a"),
-        _get("selected", f"{CONFIG}?watch=1&timeoutSeconds=1&resourceVersion=$rv:a&labelSelector=on%3Dyes"),
-        _get("named", f"{CONFIG}?watch=1&timeoutSeconds=1&resourceVersion=$rv:a&fieldSelector=metadata.name%3Db"),
-        _get(
+        create("c", CONFIG, config("c", labels={"on": "yes"})),
+        get("all", f"{CONFIG}?watch=1&timeoutSeconds=1&resourceVersion=$rv:a"),
+        get("selected", f"{CONFIG}?watch=1&timeoutSeconds=1&resourceVersion=$rv:a&labelSelector=on%3Dyes"),
+        get("named", f"{CONFIG}?watch=1&timeoutSeconds=1&resourceVersion=$rv:a&fieldSelector=metadata.name%3Db"),
+        get(
             "everywhere",
             "/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion=$rv:a&labelSelector=on%3Dyes&fieldSelector=metadata.namespace%3D$NS",
         ),
-        _get("metadata", f"{CONFIG}?watch=1&timeoutSeconds=1&resourceVersion=$rv:a", headers=METADATA),
-        _get("false", f"{CONFIG}?watch=false"),
-        _get("match", f"{CONFIG}?watch=1&timeoutSeconds=1&resourceVersion=$rv:a&resourceVersionMatch=NotOlderThan"),
-        _get("other-match", f"{CONFIG}?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=Exact"),
-        _get(
+        get("metadata", f"{CONFIG}?watch=1&timeoutSeconds=1&resourceVersion=$rv:a", headers=METADATA),
+        get("false", f"{CONFIG}?watch=false"),
+        get("match", f"{CONFIG}?watch=1&timeoutSeconds=1&resourceVersion=$rv:a&resourceVersionMatch=NotOlderThan"),
+        get("other-match", f"{CONFIG}?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=Exact"),
+        get(
             "initial-without-bookmarks",
             f"{CONFIG}?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
         ),
-        _get(
+        get(
             "no-initial",
             f"{CONFIG}?watch=1&timeoutSeconds=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=$rv:change&allowWatchBookmarks=true",
         ),
-        _get("wrong-timeout", f"{CONFIG}?watch=1&timeoutSeconds=x"),
-        _create("pod", PODS, pod("p", nodeName="node-a")),
+        get("wrong-timeout", f"{CONFIG}?watch=1&timeoutSeconds=x"),
+        create("pod", PODS, pod("p", nodeName="node-a")),
         _delete("pod-mark", f"{PODS}/p?gracePeriodSeconds=5"),
         _delete("pod-remove", f"{PODS}/p?gracePeriodSeconds=0"),
-        _get("pods", f"{PODS}?watch=1&timeoutSeconds=1&resourceVersion=$rv:pod"),
+        get("pods", f"{PODS}?watch=1&timeoutSeconds=1&resourceVersion=$rv:pod"),
     ],
 )
 
 _FORMS = Scenario(
     "forms",
     [
-        _create("config", CONFIG, config("a", {"a": "b"})),
-        _get("metadata", f"{CONFIG}/a", headers=METADATA),
-        _get("metadata-list", CONFIG, headers=METADATA_LIST),
-        _get("metadata-list-first", CONFIG, headers={"Accept": f"{METADATA_LIST['Accept']},application/json"}),
-        _create("create-metadata", CONFIG, config("b"), headers=METADATA),
+        create("config", CONFIG, config("a", {"a": "b"})),
+        get("metadata", f"{CONFIG}/a", headers=METADATA),
+        get("metadata-list", CONFIG, headers=METADATA_LIST),
+        get("metadata-list-first", CONFIG, headers={"Accept": f"{METADATA_LIST['Accept']},application/json"}),
+        create("create-metadata", CONFIG, config("b"), headers=METADATA),
         Request("delete-metadata", "DELETE", f"{CONFIG}/b", headers=METADATA),
-        _get("unknown-form", f"{CONFIG}/a", headers={"Accept": "application/json;as=Other;v=v1;g=meta.k8s.io"}),
-        _get("any", f"{CONFIG}/a", headers={"Accept": "*/*"}),
-        _get("no-object", CONFIG, headers={"Accept": ""}),
-        _get("pretty", f"{CONFIG}/a?pretty=true"),
-        _get("unknown-parameter", f"{CONFIG}/a?unknown=1"),
-        _get("root-version", "/api"),
-        _get("healthz", "/healthz"),
-        _get("livez", "/livez"),
-        _get("readyz", "/readyz"),
-        _get("unknown-group", "/apis/unknown.example.com/v1"),
-        _get("unknown-kind", "/api/v1/namespaces/$NS/unknowns"),
-        _get("unknown-path", "/unknown"),
-        _create(
+        get("unknown-form", f"{CONFIG}/a", headers={"Accept": "application/json;as=Other;v=v1;g=meta.k8s.io"}),
+        get("any", f"{CONFIG}/a", headers={"Accept": "*/*"}),
+        get("no-object", CONFIG, headers={"Accept": ""}),
+        get("pretty", f"{CONFIG}/a?pretty=true"),
+        get("unknown-parameter", f"{CONFIG}/a?unknown=1"),
+        get("root-version", "/api"),
+        get("healthz", "/healthz"),
+        get("livez", "/livez"),
+        get("readyz", "/readyz"),
+        get("unknown-group", "/apis/unknown.example.com/v1"),
+        get("unknown-kind", "/api/v1/namespaces/$NS/unknowns"),
+        get("unknown-path", "/unknown"),
+        create(
             "own-access",
             "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
             {
@@ -596,7 +588,7 @@ _VALIDATION = Scenario(
     "validation",
     [
         *(
-            _create(label, CONFIG, config("wrong", ownerReferences=references))
+            create(label, CONFIG, config("wrong", ownerReferences=references))
             for label, references in (
                 ("owner-without-uid", [{**_OWNER, "uid": ""}]),
                 ("owner-without-version", [{**_OWNER, "apiVersion": ""}]),
@@ -605,20 +597,20 @@ _VALIDATION = Scenario(
                 ("two-controllers", [{**_OWNER, "controller": True}, {**_OWNER, "controller": True, "uid": "2"}]),
             )
         ),
-        _create("unqualified-finalizer", CONFIG, config("wrong", finalizers=["held"])),
-        _create("both-finalizers", CONFIG, config("wrong", finalizers=["orphan", "foregroundDeletion"])),
-        _create("config-key", CONFIG, config("wrong", {"a b": "c"})),
-        _create("config-key-twice", CONFIG, {**config("wrong", {"a": "c"}), "binaryData": {"a": "YQ=="}}),
-        _create("secret-key", SECRETS, {"metadata": {"name": "wrong"}, "data": {"a b": "YQ=="}}),
-        _create("frozen", CONFIG, {**config("frozen", {"a": "b"}), "immutable": True}),
+        create("unqualified-finalizer", CONFIG, config("wrong", finalizers=["held"])),
+        create("both-finalizers", CONFIG, config("wrong", finalizers=["orphan", "foregroundDeletion"])),
+        create("config-key", CONFIG, config("wrong", {"a b": "c"})),
+        create("config-key-twice", CONFIG, {**config("wrong", {"a": "c"}), "binaryData": {"a": "YQ=="}}),
+        create("secret-key", SECRETS, {"metadata": {"name": "wrong"}, "data": {"a b": "YQ=="}}),
+        create("frozen", CONFIG, {**config("frozen", {"a": "b"}), "immutable": True}),
         _patch("frozen-data", f"{CONFIG}/frozen", {"data": {"a": "c"}}),
         _patch("frozen-no-more", f"{CONFIG}/frozen", {"immutable": False}),
         _patch("frozen-label", f"{CONFIG}/frozen", {"metadata": {"labels": {"a": "b"}}}),
-        _create("secret", SECRETS, {"metadata": {"name": "a"}, "data": {"a": "YQ=="}, "immutable": True}),
+        create("secret", SECRETS, {"metadata": {"name": "a"}, "data": {"a": "YQ=="}, "immutable": True}),
         _patch("secret-data", f"{SECRETS}/a", {"data": {"a": "Yg=="}}),
         _patch("secret-type", f"{SECRETS}/a", {"type": "example.com/other"}),
         *(
-            _create(
+            create(
                 label,
                 CLAIMS,
                 {
@@ -635,7 +627,7 @@ _VALIDATION = Scenario(
                 ("request-count", [{"name": "a", "exactly": {**_EXACTLY, "count": -1}}]),
             )
         ),
-        _create(
+        create(
             "claim",
             CLAIMS,
             {"metadata": {"name": "a"}, "spec": {"devices": {"requests": [{"name": "a", "exactly": _EXACTLY}]}}},
@@ -646,11 +638,11 @@ _VALIDATION = Scenario(
         _patch("allocate-other", f"{CLAIMS}/a/status", {"status": {"allocation": _allocation("two")}}),
         _patch("deallocate-early", f"{CLAIMS}/a/status", {"status": {"allocation": None}}),
         _patch("release", f"{CLAIMS}/a/status", {"status": None}),
-        _create("page-a", CONFIG, config("page-a")),
-        _create("page-b", CONFIG, config("page-b")),
-        _get("page-at-0", f"{CONFIG}?limit=1&resourceVersion=0"),
+        create("page-a", CONFIG, config("page-a")),
+        create("page-b", CONFIG, config("page-b")),
+        get("page-at-0", f"{CONFIG}?limit=1&resourceVersion=0"),
         Request("put-at-0", "PUT", f"{CONFIG}/page-a", config("page-a", {"a": "b"}, resourceVersion="0")),
-        _create(
+        create(
             "budget-negative",
             "/apis/policy/v1/namespaces/$NS/poddisruptionbudgets",
             {"metadata": {"name": "a"}, "spec": {"minAvailable": -1}},
@@ -661,7 +653,7 @@ _VALIDATION = Scenario(
 _EVENTS_API = Scenario(
     "events-api",
     [
-        _create(
+        create(
             "create",
             EVENTS,
             {
@@ -676,12 +668,12 @@ _EVENTS_API = Scenario(
                 "note": "it runs",
             },
         ),
-        _get("get", f"{EVENTS}/a"),
-        _get("get-core", "/api/v1/namespaces/$NS/events/a"),
-        _get("list", f"{EVENTS}?fieldSelector=regarding.name%3Dp"),
-        _get("list-core", "/api/v1/namespaces/$NS/events?fieldSelector=involvedObject.name%3Dp,reason%3DStarted"),
-        _get("list-wrong-field", f"{EVENTS}?fieldSelector=involvedObject.name%3Dp"),
-        _create(
+        get("get", f"{EVENTS}/a"),
+        get("get-core", "/api/v1/namespaces/$NS/events/a"),
+        get("list", f"{EVENTS}?fieldSelector=regarding.name%3Dp"),
+        get("list-core", "/api/v1/namespaces/$NS/events?fieldSelector=involvedObject.name%3Dp,reason%3DStarted"),
+        get("list-wrong-field", f"{EVENTS}?fieldSelector=involvedObject.name%3Dp"),
+        create(
             "other-namespace",
             "/api/v1/namespaces/$NS/events",
             {"metadata": {"name": "b"}, "involvedObject": {"namespace": "other", "name": "p"}},
@@ -743,7 +735,7 @@ _SCHEMA = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-
 _CUSTOM = Scenario(
     "custom",
     [
-        _create(
+        create(
             "define",
             CRDS,
             {
@@ -766,11 +758,11 @@ _CUSTOM = Scenario(
                 },
             },
         ),
-        _get("served", WIDGETS, until=200),
-        _create("create", WIDGETS, _WIDGET, until=201),
-        _create("create-again", WIDGETS, _WIDGET),
-        _get("get", f"{WIDGETS}/a"),
-        _get("list", WIDGETS),
+        get("served", WIDGETS, until=200),
+        create("create", WIDGETS, _WIDGET, until=201),
+        create("create-again", WIDGETS, _WIDGET),
+        get("get", f"{WIDGETS}/a"),
+        get("list", WIDGETS),
         Request("replace-without-revision", "PUT", f"{WIDGETS}/a", _WIDGET),
         _patch("merge", f"{WIDGETS}/a", {"spec": {"size": 2}}),
         _patch("json", f"{WIDGETS}/a", [{"op": "add", "path": "/spec/color", "value": "red"}], JSON_PATCH),
@@ -784,23 +776,23 @@ _CUSTOM = Scenario(
         _patch("same", f"{WIDGETS}/a", {"spec": {"size": 2}}),
         _patch("label", f"{WIDGETS}/a", {"metadata": {"labels": {"a": "b"}}}),
         _patch("other-version", f"{WIDGETS}/a", {"apiVersion": "$NS.example.com/v2"}),
-        _create("other-kind", WIDGETS, {**_WIDGET, "kind": "Gadget"}),
-        _create("without-kind", WIDGETS, {"metadata": {"name": "b"}}),
-        _get("field", f"{WIDGETS}?fieldSelector=metadata.name%3Da"),
-        _get("wrong-field", f"{WIDGETS}?fieldSelector=spec.size%3D1"),
-        _get("table", WIDGETS, headers=TABLE),
-        _get("watch", f"{WIDGETS}?watch=1&timeoutSeconds=1&resourceVersion=$rv:create"),
+        create("other-kind", WIDGETS, {**_WIDGET, "kind": "Gadget"}),
+        create("without-kind", WIDGETS, {"metadata": {"name": "b"}}),
+        get("field", f"{WIDGETS}?fieldSelector=metadata.name%3Da"),
+        get("wrong-field", f"{WIDGETS}?fieldSelector=spec.size%3D1"),
+        get("table", WIDGETS, headers=TABLE),
+        get("watch", f"{WIDGETS}?watch=1&timeoutSeconds=1&resourceVersion=$rv:create"),
         _delete("dry", f"{WIDGETS}/a?dryRun=All"),
         _delete("delete", f"{WIDGETS}/a"),
-        _create("more", WIDGETS, _WIDGET),
+        create("more", WIDGETS, _WIDGET),
         _delete("collection", WIDGETS),
         _delete("undefine", f"{CRDS}/widgets.$NS.example.com"),
-        _get("undefined", f"{CRDS}/widgets.$NS.example.com", until=404),
-        _get("gone", f"{WIDGETS}/a", until=404),
+        get("undefined", f"{CRDS}/widgets.$NS.example.com", until=404),
+        get("gone", f"{WIDGETS}/a", until=404),
     ],
 )
 
-_NODES = Scenario("nodes", [_create("create", NODES, {"metadata": {"name": "$NS"}}), _delete("delete", f"{NODES}/$NS")])
+_NODES = Scenario("nodes", [create("create", NODES, {"metadata": {"name": "$NS"}}), _delete("delete", f"{NODES}/$NS")])
 
 SCENARIOS = (
     *(_GRACE, _PATCHES, _UPDATES, _NAMESPACES, _OWNERS, _SUBRESOURCES, _BINDINGS, _PAGES, _WATCHES, _FORMS),

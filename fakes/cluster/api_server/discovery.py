@@ -341,22 +341,17 @@ def _discovered_kind(kind: Kind, kinds: KindRegistry) -> Object:
     entry = _entry(kind, kinds)
     resource: Object = {
         "resource": kind.plural,
-        "responseKind": _response(kind),
+        "responseKind": _group_version_kind(kind),
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": entry["singularName"],
         **{key: entry[key] for key in ("shortNames", "categories") if key in entry},
         **_verbs(kind),
     }
     below = [
-        {"subresource": of.plural.partition("/")[2], "responseKind": _response(of), "verbs": verbs}
+        {"subresource": of.plural.partition("/")[2], "responseKind": _group_version_kind(of), "verbs": verbs}
         for of, verbs in _subresources(kind)
     ]
     return {**resource, "subresources": below} if below else resource
-
-
-def _response(kind: Kind) -> Object:
-    group, _, version = kind.api_version.rpartition("/")
-    return {"group": group, "version": version, "kind": kind.kind}
 
 
 def _kinds(api_version: str, kinds: KindRegistry) -> list[Kind]:
