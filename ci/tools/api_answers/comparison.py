@@ -235,6 +235,9 @@ class Normal:
     def _field(self, item: Any, name: str, is_list: bool) -> Any:
         if is_list and name == "metadata":
             return {key: _list_field(key, field) for key, field in item.items()}
+        if name == "managedFields" and isinstance(item, list):
+            # Kubernetes orders the entries by whole seconds, so the order depends on when a second ends.
+            item = sorted(item, key=_writer)
         if name == "resourceVersion" and isinstance(item, str) and item.isdecimal():
             return self._revision(int(item))
         return self._value(item)
@@ -252,6 +255,10 @@ class Normal:
             return "AGE"
         text = _CURRENT.sub("NEWEST", text)
         return _GENERATED.sub(r"\1XXXXX", _TIME.sub("TIME", text))
+
+
+def _writer(entry: Any) -> tuple[str, ...]:
+    return tuple(str(entry.get(key, "")) for key in ("operation", "manager", "subresource", "apiVersion"))
 
 
 def _without_revision(bookmark: Any) -> Any:
