@@ -10,6 +10,7 @@ from drahealth.fakes.cluster.api_server.apply_patches import (
     Writer,
     apply_patch,
     fields_of,
+    in_order,
     path_text,
     paths_of,
     updated_entries,
@@ -52,6 +53,13 @@ def test_the_containers_of_a_new_pod_are_managed_by_their_names() -> None:
     env: Object = {".": {}, 'k:{"name":"A"}': {".": {}, "f:name": {}, "f:value": {}}}
     main = {".": {}, "f:name": {}, "f:image": {}, "f:env": env}
     assert [entry["fieldsV1"] for entry in entries] == [{"f:spec": {"f:containers": {'k:{"name":"main"}': main}}}]
+
+
+def test_managers_are_ordered_by_operation_then_time_then_name() -> None:
+    keys = ("operation", "time", "manager")
+    expected = [("Apply", "2", "b"), ("Update", "1", "b"), ("Update", "1", "c"), ("Update", "2", "a")]
+    entries = [dict(zip(keys, entry, strict=True)) for entry in reversed(expected)]
+    assert [tuple(entry[key] for key in keys) for entry in in_order(entries)] == expected
 
 
 def test_a_changed_field_gets_the_writer_as_its_only_manager() -> None:
