@@ -2,7 +2,7 @@
 
 The official client sends them, with TLS, credentials and proxies. Objects stay plain JSON: the client's typed models
 drop fields that they do not know, and take a second to import. Its `Watch` is not used. It reconnects whenever the
-server ends a watch, without a pause, and its callers do not see that; ours list again. `ci/bench-client` shows both.
+server ends a watch, without a pause, and its callers do not see that; ours list again. `ci/bench/client` shows both.
 """
 
 import ipaddress

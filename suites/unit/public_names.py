@@ -1,4 +1,4 @@
-"""What each part exports, and the first sentence about each name; for the tests and for ci/generate-docs."""
+"""What each part exports, and the first sentence about each name; for the tests and for ci/docs/generate."""
 
 import ast
 import inspect

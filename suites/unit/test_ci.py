@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PREPARATION = {"sudo", "curl"}
 """Commands of the workflows that prepare the machine."""
-ON_KIND = {"ci/drahealth", "ci/kind-demo"}
+ON_KIND = {"ci/drahealth", "ci/deploy/kind-demo"}
 """Commands of the workflows that need a kind cluster. .ci/run does not create one."""
 STEP = """#!/bin/sh
 [ $# -gt 0 ] || {{ printf '%s - what it does\\n' {steps}; exit; }}
@@ -75,16 +75,16 @@ def test_the_workflows_run_only_steps() -> None:
     used = {words[0] for path in WORKFLOWS for words in commands(path)}
     assert used - PREPARATION - ON_KIND == {
         "ci/step",
-        "ci/repeat",
-        "ci/prove-statements",
-        "ci/check-wrong-kubelets",
+        "ci/e2e/repeat",
+        "ci/mutants/prove-statements",
+        "ci/mutants/check-wrong-kubelets",
         "ci/release",
     }
 
 
 def test_the_weekly_workflow_repeats_the_scenarios_and_generates_scripts() -> None:
     (weekly,) = (path for path in WORKFLOWS if "schedule" in workflow(path)["on"])
-    assert [words[0] for words in commands(weekly)].count("ci/repeat")
+    assert [words[0] for words in commands(weekly)].count("ci/e2e/repeat")
     assert ["ci/step", "differential"] in [words[:2] for words in commands(weekly)]
 
 
@@ -129,7 +129,7 @@ esac
 
 def release(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs ci/release in a checkout that has only what it reads, with a `gh` that records."""
-    for name in ("ci/release", "ci/chart/drahealth-driver/Chart.yaml", "pyproject.toml"):
+    for name in ("ci/release", "ci/deploy/chart/drahealth-driver/Chart.yaml", "pyproject.toml"):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, checkout / name)
     script(checkout / "bin" / "gh", GH)

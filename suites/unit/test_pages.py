@@ -1,4 +1,4 @@
-"""ci/check-pages and ci/check-workflow, which run what pages show, and the page with the example project."""
+"""ci/docs/check-pages and ci/docs/check-workflow, which run what pages show, and the page with the example project."""
 
 import re
 import runpy
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROJECT = ROOT / "ci" / "examples" / "controller"
+PROJECT = ROOT / "ci" / "docs" / "examples" / "controller"
 STEPS = """
       - {name: fails, run: "false"}
       - {name: later, run: echo LATER}
@@ -19,15 +19,15 @@ STEPS = """
 
 
 def ci(script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, ROOT / "ci" / script, *arguments]
+    command = [sys.executable, ROOT / "ci" / "docs" / script, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The names of ci/check-pages, and those that it imports from ci/pages.py."""
-    monkeypatch.syspath_prepend(ROOT / "ci")
-    names = runpy.run_path(str(ROOT / "ci" / "check-pages"))
+    """The names of ci/docs/check-pages, and those that it imports from ci/docs/pages.py."""
+    monkeypatch.syspath_prepend(ROOT / "ci" / "docs")
+    names = runpy.run_path(str(ROOT / "ci" / "docs" / "check-pages"))
     return names | vars(sys.modules["pages"])
 
 

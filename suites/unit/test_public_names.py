@@ -57,7 +57,9 @@ def test_importing_the_parts_loads_nothing_heavy() -> None:
 
 
 def test_the_examples_of_the_page_pass_and_leave_nothing_behind() -> None:
-    done = subprocess.run([sys.executable, CHECKOUT / "ci/check-examples"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, CHECKOUT / "ci/docs/check-examples"], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout.count("passed")) == (0, 4), done.stdout + done.stderr
 
 

@@ -1,6 +1,6 @@
 """The comparison of answers: differences, accepted differences, and the form in which answers are compared."""
 
-from tools.api_answers.comparison import (
+from api_answers.comparison import (
     ABSENT,
     Accepted,
     Answer,

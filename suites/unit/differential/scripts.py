@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from tools.differential.script import (
+from differential.script import (
     Claim,
     Device,
     Driver,

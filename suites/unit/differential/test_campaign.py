@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from differential.generation import generate
+from differential.lane import Played
+from differential.running import Campaign, Outcome, format_outcome
+from differential.script import Report, Script
+from differential.subjects import ReferenceSubject
 from drahealth.manager.profile import KEP, V1_37, Profile
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.unit.differential.scripts import script
-from tools.differential.generation import generate
-from tools.differential.lane import Played
-from tools.differential.running import Campaign, Outcome, format_outcome
-from tools.differential.script import Report, Script
-from tools.differential.subjects import ReferenceSubject
 
 LANES = 4
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from differential.comparison import Difference
+from differential.running import DIFFERENT, SAME, USAGE, Outcome, app, format_counts, format_outcome
+from differential.script import Silence, load_record
 from drahealth.suites.unit.differential.scripts import dump_script, script, unhealthy
-from tools.differential.comparison import Difference
-from tools.differential.running import DIFFERENT, SAME, USAGE, Outcome, app, format_counts, format_outcome
-from tools.differential.script import Silence, load_record
 
 DIFFERENCE = Difference(0, "pushed", "pod-0", "Healthy", "Unknown")
 

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from differential.comparison import Difference, compare
+from differential.lane import Played, PodShown, Snapshot, shown
 from drahealth.proto.events import ContainerSeen, StatusSeen
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
-from tools.differential.comparison import Difference, compare
-from tools.differential.lane import Played, PodShown, Snapshot, shown
 
 POD = PodShown("Running", False, {"main": {"claim:c": {"a": ("Healthy", ""), "b": ("Unknown", "")}}, "side": None})
 SNAPSHOT = Snapshot(2, "pushed", {"pod-0": POD}, {"driver-0": 1})

@@ -5,8 +5,8 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.differential.generation import generate, scripts
-from tools.differential.script import (
+from differential.generation import generate, scripts
+from differential.script import (
     EndList,
     ListDevices,
     Report,

@@ -4,10 +4,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from drahealth.manager.profile import KEP, V1_37
-from drahealth.suites.unit.differential.scripts import script, unhealthy
-from tools.differential.lane import Played, Readings
-from tools.differential.script import (
+from differential.lane import Played, Readings
+from differential.script import (
     DeletePod,
     EndStream,
     Garbage,
@@ -21,7 +19,9 @@ from tools.differential.script import (
     Stop,
     Use,
 )
-from tools.differential.subjects import SharedRestart, play_on_reference
+from differential.subjects import SharedRestart, play_on_reference
+from drahealth.manager.profile import KEP, V1_37
+from drahealth.suites.unit.differential.scripts import script, unhealthy
 
 GPU = "driver-0/gpu=gpu-0"
 

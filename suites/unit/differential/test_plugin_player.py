@@ -1,8 +1,7 @@
 """Plays of scripts with device plugins on the reference."""
 
-from drahealth.manager.profile import KEP, V1_37
-from tools.differential.lane import Played
-from tools.differential.script import (
+from differential.lane import Played
+from differential.script import (
     EndList,
     Held,
     ListDevices,
@@ -15,7 +14,8 @@ from tools.differential.script import (
     StartPod,
     StopPlugin,
 )
-from tools.differential.subjects import play_on_reference
+from differential.subjects import play_on_reference
+from drahealth.manager.profile import KEP, V1_37
 
 SICK = ListDevices(0, (Listed("gpu-0", "ill"), Listed("gpu-1")))
 

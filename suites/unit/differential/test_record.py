@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from differential.generation import scripts
+from differential.script import Record, Script, load_scripts, parse_script
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.unit.differential.scripts import dump_script, script, unhealthy
-from tools.differential.generation import scripts
-from tools.differential.script import Record, Script, load_scripts, parse_script
 
 PLAIN = json.loads(dump_script(script(unhealthy())))
 ONE_PLUGIN = {"plugins": [{"devices": ["a"]}]}

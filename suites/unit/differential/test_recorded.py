@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from differential.comparison import compare, uncertainty
+from differential.script import load_record
+from differential.subjects import play_on_references
 from drahealth.manager.profile import KEP, V1_37, for_release
-from tools.differential.comparison import compare, uncertainty
-from tools.differential.script import load_record
-from tools.differential.subjects import play_on_references
 
 FOLDER = Path(__file__).with_name("recorded")
 RECORDS = sorted(FOLDER.glob("*.json"))

@@ -1,10 +1,10 @@
 """Each valid outcome of a release has a play."""
 
+from differential.comparison import compare
+from differential.script import Claim, Device, Driver, Pod, Reading, Report, Request, Script, Use
+from differential.subjects import manager_variants, play_on_references
 from drahealth.fakes.control.fake_options import Returned
 from drahealth.manager.profile import KEP, V1_37
-from tools.differential.comparison import compare
-from tools.differential.script import Claim, Device, Driver, Pod, Reading, Report, Request, Script, Use
-from tools.differential.subjects import manager_variants, play_on_references
 
 SAME_ID = Driver((Device("a", (Returned("pool", "a", cdi_ids=("x",)),)),))
 TWO_DRIVERS = Script(

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 
 from hypothesis import given, settings
 
+from differential.generation import generate, scripts
+from differential.script import Reading, Report, Script, find_error
+from differential.shrinking import shrink, smaller
 from drahealth.suites.unit.differential.scripts import script
-from tools.differential.generation import generate, scripts
-from tools.differential.script import Reading, Report, Script, find_error
-from tools.differential.shrinking import shrink, smaller
 
 
 def says(said: Reading) -> Callable[[Script], bool]:

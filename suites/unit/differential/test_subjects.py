@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from differential.lane import REFERENCE
+from differential.running import Campaign
+from differential.script import Reading, Report, RestartKubelet, Start, Stop
+from differential.subjects import NO_RESYNC, TargetSubject
 from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, PODS, SLICES
 from drahealth.manager.profile import V1_37
 from drahealth.suites.targets.reference.target import ReferenceTarget
 from drahealth.suites.unit.differential.scripts import script, unhealthy
-from tools.differential.lane import REFERENCE
-from tools.differential.running import Campaign
-from tools.differential.script import Reading, Report, RestartKubelet, Start, Stop
-from tools.differential.subjects import NO_RESYNC, TargetSubject
 
 
 class Counted(ReferenceTarget):

@@ -2,9 +2,9 @@
 
 import pytest
 
+from differential.comparison import Moment, Uncertainty, uncertainty
+from differential.script import EndStream, Report, RestartKubelet, Silence
 from drahealth.suites.unit.differential.scripts import script, unhealthy
-from tools.differential.comparison import Moment, Uncertainty, uncertainty
-from tools.differential.script import EndStream, Report, RestartKubelet, Silence
 
 SHORT = script(unhealthy(timeout=2, pause=3))
 

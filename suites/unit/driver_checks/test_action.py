@@ -14,7 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[3]
-ACTION = ROOT / "ci" / "action" / "action.yml"
+ACTION = ROOT / "ci" / "deploy" / "action" / "action.yml"
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_workflow_of_the_docs_gives_known_inputs(action: Any) -> None:
     block = itertools.takewhile(lambda line: not line.strip() or line.startswith("    "), lines[start:])
     workflow = YAML(typ="safe").load(textwrap.dedent("\n".join(block)))
     steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
-    (given,) = (step["with"] for step in steps if "ci/action" in step.get("uses", ""))
+    (given,) = (step["with"] for step in steps if "ci/deploy/action" in step.get("uses", ""))
     required = {name for name, one in action["inputs"].items() if one.get("required")}
     assert required <= given.keys() <= action["inputs"].keys()
 

@@ -1,10 +1,10 @@
-"""State that a killed manager leaves; `ci/kill` is the full test."""
+"""State that a killed manager leaves; `ci/e2e/kill` is the full test."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-KILL = Path(__file__).parents[3] / "ci" / "kill"
+KILL = Path(__file__).parents[3] / "ci" / "e2e" / "kill"
 
 
 def test_killed_manager_leaves_valid_state_and_no_extra_files() -> None:

@@ -1,4 +1,4 @@
-"""Runs of ci/mutants with results and a coverage map in a folder of their own."""
+"""Runs of ci/mutants/run with results and a coverage map in a folder of their own."""
 
 import json
 import os
@@ -7,9 +7,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from tools.mutation.coverage_map import CoverageMap
-from tools.mutation.hand import ROOT
-from tools.mutation.running import digest
+from mutation.coverage_map import CoverageMap
+from mutation.hand import ROOT
+from mutation.running import digest
 
 PATIENCE = 240.0
 SCENARIO = "test_an_unhealthy_device_shows_in_the_pod_status_with_its_message"
@@ -31,7 +31,7 @@ def write_map(cache: Path, path: str, *lines: int) -> None:
 
 def start(cache: Path, name: str) -> subprocess.Popen[str]:
     """Starts a run for the automatic changes with this name, two at a time. Temporary files are in the folder, too."""
-    words = [sys.executable, str(ROOT / "ci" / "mutants"), "-k", name, "--workers", "2"]
+    words = [sys.executable, str(ROOT / "ci" / "mutants" / "run"), "-k", name, "--workers", "2"]
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "TMPDIR": str(cache)}
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True)
 

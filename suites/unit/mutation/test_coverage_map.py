@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutation.coverage_map import CoverageMap, read_map
+from mutation.coverage_map import CoverageMap, read_map
 
 LINES = {"m.py": {"1": ["slow", "fast"], "2": ["fast"], "3": ["*"]}}
 SECONDS = {"slow": 2.0, "fast": 1.0, "other": 3.0}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutation.hand import (
+from mutation.hand import (
     ROOT,
     DoesNotApplyError,
     HandMutant,
@@ -16,7 +16,7 @@ from tools.mutation.hand import (
     runs_at_import,
 )
 
-EVERY = read_hand(ROOT / "ci" / "hand-mutants")
+EVERY = read_hand(ROOT / "ci" / "mutants" / "hand")
 FILE = 'part = "streams"\n[[mutant]]\nname = "a"\ndoes = "It ends."\nfile = "m.py"\nold = "x"\nnew = ""\n'
 
 

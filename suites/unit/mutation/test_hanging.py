@@ -3,7 +3,7 @@
 import pytest
 
 from drahealth.suites.story.node import RECEIPT_LIMIT
-from tools.mutation.running import LIMITS, Limits, Patience
+from mutation.running import LIMITS, Limits, Patience
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import fcntl
 from pathlib import Path
 
 from drahealth.suites.targets.progress import silent
-from tools.mutation.kubelets import KubeletBuilds
+from mutation.kubelets import KubeletBuilds
 
 
 def test_build_logs_once_that_it_waits_for_another_build(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs of ci/mutants: what they say of a change that does not import, and what an interrupt does."""
+"""Runs of ci/mutants/run: what they say of a change that does not import, and what an interrupt does."""
 
 import os
 import signal
@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from drahealth.suites.unit.mutation.mutants_run import finish, results, start, write_map
-from tools.mutation.hand import ROOT
-from tools.mutation.operators import Mutation, mutations
-from tools.mutation.running import digest
+from mutation.hand import ROOT
+from mutation.operators import Mutation, mutations
+from mutation.running import digest
 
 DRA, CHECKPOINT = "manager/dra.py", "manager/checkpoint.py"
 REPORTED = f"{DRA} DraManager._reported"

@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from tools.mutation.hand import ROOT, changed_modules
-from tools.mutation.operators import OPERATORS, mutated, mutations, sample
+from mutation.hand import ROOT, changed_modules
+from mutation.operators import OPERATORS, mutated, mutations, sample
 
 
 def changes(source: str) -> list[tuple[str, str, str]]:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tools.mutation.hand import LEFT_OUT, ROOT, changed_modules
-from tools.mutation.page import Score, page
+from mutation.hand import LEFT_OUT, ROOT, changed_modules
+from mutation.page import Score, page
 
 WRITTEN = page(Score({}, (), {}), Score({}, (), {}), "all changes", [])
 PUBLISHED = (ROOT / "docs" / "mutants.md").read_text()

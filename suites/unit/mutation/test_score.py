@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutation.hand import HandMutant
-from tools.mutation.operators import Mutation
-from tools.mutation.page import EquivalentError, Score, page, read_equivalent
-from tools.mutation.running import Results, Trial
+from mutation.hand import HandMutant
+from mutation.operators import Mutation
+from mutation.page import EquivalentError, Score, page, read_equivalent
+from mutation.running import Results, Trial
 
 
 def mutation(number: int) -> Mutation:

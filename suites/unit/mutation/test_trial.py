@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutation.coverage_map import CoverageMap
-from tools.mutation.hand import ROOT, HandMutant
-from tools.mutation.running import LIMITS, Limits, Results, Trial, run_all
+from mutation.coverage_map import CoverageMap
+from mutation.hand import ROOT, HandMutant
+from mutation.running import LIMITS, Limits, Results, Trial, run_all
 
 PATH = "manager/dra.py"
 SCENARIO = "test_an_unhealthy_device_shows_in_the_pod_status_with_its_message"

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tools.mutation.hand import ROOT, HandMutantError
-from tools.mutation.kubelets import judge, outcomes, page, parse_wrong_kubelets, read_wrong_kubelets, table
-from tools.mutation.running import Trial
+from mutation.hand import ROOT, HandMutantError
+from mutation.kubelets import judge, outcomes, page, parse_wrong_kubelets, read_wrong_kubelets, table
+from mutation.running import Trial
 
 FILE = """\
 part = "the status"
@@ -108,5 +108,7 @@ def test_the_page_counts_and_lists_results() -> None:
 
 def test_each_wrong_kubelet_names_scenarios_that_exist() -> None:
     text = "".join(file.read_text() for file in (ROOT / "suites" / "kep").glob("test_*.py"))
-    named = {name for wrong in read_wrong_kubelets(ROOT / "ci" / "wrong-kubelets") for name in wrong.scenarios}
+    named = {
+        name for wrong in read_wrong_kubelets(ROOT / "ci" / "mutants" / "wrong-kubelets") for name in wrong.scenarios
+    }
     assert [name for name in sorted(named) if f"async def test_{name}(" not in text] == []

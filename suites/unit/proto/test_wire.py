@@ -202,7 +202,7 @@ def modules(folder: Path) -> dict[str, str]:
 
 def test_checked_in_modules_equal_the_output_of_the_pinned_compiler(tmp_path: Path) -> None:
     offline = {"PIP_RETRIES": "1", "PIP_TIMEOUT": "10", "PYTHON": sys.executable}
-    command = [CHECKOUT / "ci/generate-proto", tmp_path]
+    command = [CHECKOUT / "ci/proto/generate", tmp_path]
     done = subprocess.run(command, env=os.environ | offline, capture_output=True, text=True, check=False, timeout=240)
     if done.returncode and re.search("No matching distribution|connection broken", done.stderr):
         pytest.skip("pip reaches no package index, so the pinned compiler cannot be had")

@@ -8,7 +8,7 @@ from drahealth.suites.driver_checks.verdicts import requirements as driver_requi
 from drahealth.suites.judging.ledger import JudgedStatement, readings, requirements, statements
 from drahealth.suites.run.scenario import scenarios
 from drahealth.suites.unit.suites.test_mutants import CASES
-from tools.mutation.hand import ROOT, read_hand
+from mutation.hand import ROOT, read_hand
 
 ENTRY = {
     "text": "KEP",
@@ -19,7 +19,7 @@ ENTRY = {
     "scenarios": ["test_it"],
     "mutants": ["a-mutant"],
 }
-HAND = {mutant.name for mutant in read_hand(ROOT / "ci" / "hand-mutants")}
+HAND = {mutant.name for mutant in read_hand(ROOT / "ci" / "mutants" / "hand")}
 TRIED = {
     (wrong.__name__, case.story.__name__)
     for case in CASES

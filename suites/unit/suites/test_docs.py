@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_the_generated_pages_are_up_to_date() -> None:
     checked = subprocess.run(
-        [sys.executable, ROOT / "ci" / "generate-docs", "--check"], capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "ci" / "docs" / "generate", "--check"], capture_output=True, text=True, check=False
     )
     assert (checked.returncode, checked.stderr) == (0, "")
 
@@ -22,7 +22,7 @@ def test_results_of_an_interrupted_run_are_not_published(tmp_path: Path) -> None
     run, path = Run("reference", "the reference, profile kep", interrupted=True), tmp_path / "r.json"
     path.write_text(to_json(report_of(run, ended=None)))
     before = (ROOT / "docs" / "results.json").read_bytes()
-    words = [sys.executable, str(ROOT / "ci" / "generate-docs"), "--results", str(path)]
+    words = [sys.executable, str(ROOT / "ci" / "docs" / "generate"), "--results", str(path)]
     checked = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (checked.returncode, f"{path} has no complete run" in checked.stderr) == (2, True)
     assert (ROOT / "docs" / "results.json").read_bytes() == before

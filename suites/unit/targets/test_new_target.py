@@ -14,7 +14,7 @@ from drahealth.suites.run.options import Options
 from drahealth.suites.targets import registry
 
 FOLDER = "drahealth.suites.unit.targets.dummy"
-PAGE = Path(__file__).parents[3] / "ci" / "targets_page.py"
+PAGE = Path(__file__).parents[3] / "ci" / "docs" / "targets_page.py"
 COMMAND = f"""
 from drahealth.suites.targets.registry import FOLDERS
 FOLDERS["dummy"] = {FOLDER!r}

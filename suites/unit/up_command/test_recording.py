@@ -1,4 +1,4 @@
-"""docs/up.cast, which `ci/up-picture` records."""
+"""docs/up.cast, which `ci/docs/up-picture` records."""
 
 import json
 from pathlib import Path

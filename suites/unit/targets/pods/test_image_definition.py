@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from drahealth.suites.targets.pods.image import DEFAULT_BASE, NEEDED
 
 ROOT = Path(__file__).resolve().parents[4]
-IMAGE, CHART = ROOT / "ci" / "image", ROOT / "ci" / "chart"
+IMAGE, CHART = ROOT / "ci" / "deploy" / "image", ROOT / "ci" / "deploy" / "chart"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 NOT_THERE = {

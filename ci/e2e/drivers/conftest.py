@@ -1,0 +1,8 @@
+"""Tests of the real Go drivers that variables such as FILEHEALTH name (`ci/e2e/check-drivers` runs them)."""
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"

@@ -1,4 +1,0 @@
-"""The differential test: play generated scripts on the reference and on a real kubelet, and compare the pod statuses.
-
-`ci/differential` runs it. docs/differential.md explains its output.
-"""
