@@ -21,7 +21,7 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.manager.manager import DeviceManager
 from drahealth.manager.profile import KEP, Gates, Profile
-from drahealth.proto.events import Event
+from drahealth.proto.events import Event, Registered
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, Method
 from drahealth.proto.values import AllocatedClaim, ClaimRef, ClaimUse, DeviceHealth, Health, PodClaims, ResourceStatus
 from drahealth.suites.unit.endings import PATIENCE
@@ -118,8 +118,10 @@ class Node:
     async def run_driver(self, name: str = DRIVER, **options: Any) -> FakeDriver:
         """A fake driver that is registered, with its health stream open where one is to be."""
         driver = self.driver(name, **options)
+        before = self.happened(Registered)
         await driver.start()
         await registered(driver)
+        await until(lambda: self.happened(Registered) != before)  # the driver knows it first
         return driver
 
     async def serve(self, functions: Mapping[Method, Callable[..., Any]], name: str = "odd-reg.sock") -> ServedSocket:
