@@ -158,10 +158,10 @@ def documents(text: str | bytes, source: str) -> Iterator[Document]:
         raise FileError(source, [Problem(1, "", f"invalid YAML: {first}")]) from None
 
 
-def validated(model: type[Model], document: Document) -> Model:
-    """The document as a model. Raises FileError with all errors."""
+def validated(model: type[Model], document: Document, context: Any = None) -> Model:
+    """The document as a model. `context` is for its validators. Raises FileError with all errors."""
     try:
-        return model.model_validate(document.data)
+        return model.model_validate(document.data, context=context)
     except ValidationError as error:
         raise FileError(document.source, _problems(_causes(error.errors()), document, model)) from None
 
@@ -181,14 +181,14 @@ def closest_name(model: type[BaseModel], place: Place) -> str:
     return close[0] if close else ""
 
 
-def valid_fields(model: type[BaseModel], data: Any, names: Iterable[str]) -> dict[str, Any]:
+def valid_fields(model: type[BaseModel], data: Any, names: Iterable[str], context: Any = None) -> dict[str, Any]:
     """The well-formed fields among these, whatever the others are."""
     given = data if isinstance(data, dict) else {}
     found = dict[str, Any]()
     for name in names:
         if name in given:
             with suppress(ValidationError):
-                found[name] = _reader(model, name).validate_python(given[name])
+                found[name] = _reader(model, name).validate_python(given[name], context=context)
     return found
 
 

@@ -85,7 +85,6 @@ def certify_driver(
     """
     from drahealth.suites.commands import certify_run
     from drahealth.suites.commands.certify_init import show_plan, write_profile, write_starting_profile
-    from drahealth.suites.commands.certify_run import certify_settings
 
     if init and plan:
         raise ConfigurationError("--plan and --init exclude each other", "remove one of them")
@@ -108,11 +107,11 @@ def certify_driver(
     if not words or len(words) > 1:
         raise ConfigurationError("pass one driver profile", "`drahealth certify --init -- COMMAND...` writes one")
     path = Path(words[0])
-    settings = certify_settings(
+    run = certify_run.run_of(
         path, level=level, api_server=api_server, deadline=deadline, requirements=requirement or ()
     )
     if plan:
-        show_plan(settings)
+        show_plan(run)
         return
     request = certify_run.Request(
         profile=path,
@@ -122,7 +121,7 @@ def certify_driver(
         baseline=baseline,
         requirements=tuple(requirement or ()),
     )
-    raise typer.Exit(certify_run.certify(settings, request))
+    raise typer.Exit(certify_run.certify(run, request))
 
 
 @app.command("verify")

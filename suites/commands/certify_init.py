@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from drahealth.fakes.cluster.api import SLICES, ApiError
 from drahealth.fakes.cluster.kube_client import KubeClient
@@ -19,14 +18,14 @@ from drahealth.suites.commands.check_run import target_of
 from drahealth.suites.commands.starters import write_new
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.claims import published_devices
-from drahealth.suites.driver_checks.declared_faults import FAULTS_LIMIT
-from drahealth.suites.driver_checks.duration import duration
+from drahealth.suites.driver_checks.driver_run import DriverRun, duration, plan
 from drahealth.suites.driver_checks.experiment import Experiment
+from drahealth.suites.driver_checks.profile.faults import FAULTS_LIMIT
+from drahealth.suites.driver_checks.profile.model import RunningDriver
 from drahealth.suites.driver_checks.profile.starting import STARTING_PROFILES, driver_profile, starting_profile
 from drahealth.suites.driver_checks.sandbox.declared import Sandbox
 from drahealth.suites.driver_checks.sandbox.running import trial
 from drahealth.suites.driver_checks.scripted_registration import DRA_PLUGIN, Found, registrar
-from drahealth.suites.driver_checks.settings import Settings, plan
 from drahealth.suites.driver_checks.subject.places import check_placeholders
 from drahealth.suites.driver_checks.verdicts import DriverRequirement, requirements
 from drahealth.suites.errors import ConfigurationError, HarnessError
@@ -38,25 +37,25 @@ _SHOWN = 20
 """Devices that are named."""
 
 
-async def describe(settings: Settings) -> list[str]:
-    """Sentences about the driver of these settings. Raises ConfigurationError unless there is exactly one."""
-    found = [one async for one in _drivers(settings)]
+async def describe(driver: RunningDriver) -> list[str]:
+    """Sentences about a running driver. Raises ConfigurationError unless there is exactly one."""
+    found = [one async for one in _drivers(driver)]
     if len(found) != 1:
-        place = settings.socket or settings.registry_dir
+        place = driver.socket or driver.registry_dir
         names = f": {', '.join(sorted(one.info.name for one in found))}" if found else ""
         raise ConfigurationError(
             f"{place} has {len(found)} DRA drivers{names}", "start the driver, or pass one registration socket"
         )
     info = found[0].info
     lines = [f"Driver {one_line(info.name)}, which advertises {one_line(', '.join(info.supported_versions))}."]
-    return [*lines, await _devices(settings, info.name)] if settings.kubeconfig else lines
+    return [*lines, await _devices(driver.kubeconfig, info.name)] if driver.kubeconfig else lines
 
 
-async def _drivers(settings: Settings) -> AsyncIterator[Found]:
-    directory = settings.registry_dir or (settings.socket and settings.socket.parent)
+async def _drivers(driver: RunningDriver) -> AsyncIterator[Found]:
+    directory = driver.registry_dir or (driver.socket and driver.socket.parent)
     assert directory
     for socket in find_sockets(directory):
-        if settings.socket in (None, socket.path):
+        if driver.socket in (None, socket.path):
             answer = await _asked(socket)
             if answer.info is not None and answer.info.type == DRA_PLUGIN:
                 yield answer
@@ -67,10 +66,9 @@ async def _asked(socket: Socket) -> Found:
         return await calls.get_info()
 
 
-async def _devices(settings: Settings, driver: str) -> str:
-    assert settings.kubeconfig
+async def _devices(kubeconfig: Path, driver: str) -> str:
     try:
-        client = await KubeClient.from_kubeconfig(settings.kubeconfig)
+        client = await KubeClient.from_kubeconfig(kubeconfig)
     except ValueError as error:
         raise ConfigurationError(str(error), "pass another --kubeconfig") from None
     try:
@@ -107,7 +105,12 @@ def write_profile(
     path = out or Path("driver.toml")
     _check_new([path])
     if registry_dir or socket:
-        text = _of_running_driver(Settings(command, registry_dir=registry_dir, socket=socket, kubeconfig=kubeconfig))
+        if command:
+            raise ConfigurationError("a command and a running driver exclude each other", "leave out one of them")
+        places = {"registry-dir": registry_dir, "socket": socket, "kubeconfig": kubeconfig}
+        running = {key: str(path.absolute()) for key, path in places.items() if path}
+        found = asyncio.run(describe(RunningDriver.model_validate(running)))
+        text = driver_profile({"driver": {"running": running}}, "\n".join(found))
     elif kubeconfig:
         raise ConfigurationError(
             "--kubeconfig is for a running driver", "pass --registry-dir, or a registration socket"
@@ -152,18 +155,6 @@ def _written(path: Path, text: str) -> Path | None:
     return path
 
 
-def _of_running_driver(settings: Settings) -> str:
-
-    found = asyncio.run(describe(settings))
-    places = {
-        "registry-dir": settings.registry_dir and str(settings.registry_dir.absolute()),
-        "socket": settings.socket and str(settings.socket),
-        "kubeconfig": settings.kubeconfig and str(settings.kubeconfig.absolute()),
-    }
-    running: dict[str, Any] = {key: value for key, value in places.items() if value}
-    return driver_profile({"driver": {"running": running}}, "\n".join(found))
-
-
 # `drahealth certify --plan`: what a run would judge, what not and why, and the time that it takes.
 
 
@@ -176,12 +167,12 @@ class Planned:
     """Why it cannot be judged; empty if it can, in full or in part."""
 
 
-def planned_requirements(settings: Settings) -> list[Planned]:
+def planned_requirements(run: DriverRun) -> list[Planned]:
     """The requirements of the level, in the order of the ledger. What the driver does is not known yet."""
-    excluded = {experiment.name: reason for experiment, reason in plan(settings)}
+    excluded = {experiment.name: reason for experiment, reason in plan(run)}
     found = []
     for one in requirements().values():
-        if one.is_judged(settings.level, settings.subject):
+        if one.is_judged(run.level, run.profile.subject):
             of_checks = [
                 [excluded[name] for name in check.experiments if excluded.get(name)]
                 for check in CHECKS.values()
@@ -192,13 +183,13 @@ def planned_requirements(settings: Settings) -> list[Planned]:
     return found
 
 
-def show_plan(settings: Settings) -> None:
+def show_plan(run: DriverRun) -> None:
     """Prints the plan."""
     console = standard_output()
-    for line in plan_lines(settings):
+    for line in plan_lines(run):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
-    if settings.sandbox:
-        console.print(sandbox_line(settings.sandbox), soft_wrap=True, markup=False, highlight=False)
+    if run.sandbox:
+        console.print(sandbox_line(run.sandbox), soft_wrap=True, markup=False, highlight=False)
 
 
 def sandbox_line(declared: Sandbox) -> str:
@@ -212,29 +203,29 @@ def sandbox_line(declared: Sandbox) -> str:
     return f"sandbox: possible here; namespaces: {', '.join(namespaces)}; private directories: {private}"
 
 
-def _left_out(settings: Settings, experiment: Experiment) -> str:
+def _left_out(run: DriverRun, experiment: Experiment) -> str:
     """The names of the faults for which an experiment has no time."""
-    caused = settings.faults_of(experiment)
-    return ", ".join(one.name for one in settings.faults if one.lasts and one not in caused) if caused else ""
+    caused = run.faults_of(experiment)
+    return ", ".join(one.name for one in run.profile.fault if one.lasts and one not in caused) if caused else ""
 
 
-def plan_lines(settings: Settings) -> Iterator[str]:
+def plan_lines(run: DriverRun) -> Iterator[str]:
     """The plan as text."""
-    for experiment, excluded in plan(settings):
-        cost = "not run" if excluded else f"{settings.seconds_of(experiment):.0f} s"
+    for experiment, excluded in plan(run):
+        cost = "not run" if excluded else f"{run.seconds_of(experiment):.0f} s"
         yield f"{cost:>7}  {experiment.process:10} {experiment.name}: {experiment.sentence}"
         if excluded:
             yield f"{'':20}reason: {excluded}"
-        elif names := _left_out(settings, experiment):
+        elif names := _left_out(run, experiment):
             yield f"{'':20}without {names}: all faults together need more than {FAULTS_LIMIT:g} s"
-    found = planned_requirements(settings)
+    found = planned_requirements(run)
     judged = [one.requirement for one in found if not one.reasons]
     musts = sum(one.level == "MUST" for one in judged)
-    yield f"\nlevel {settings.level} judges {len(judged)} of {len(found)} requirements, {musts} of them MUST:"
+    yield f"\nlevel {run.level} judges {len(judged)} of {len(found)} requirements, {musts} of them MUST:"
     for family in dict.fromkeys(one.family for one in judged):
         yield f"  {family}: {', '.join(one.id for one in judged if one.family == family)}"
     reasons = dict.fromkeys(one.reasons for one in found if one.reasons)
     for reason in reasons:
         names = ", ".join(one.requirement.id for one in found if one.reasons == reason)
         yield f"not judged: {names}\n  reason: {'; '.join(reason)}"
-    yield f"\nabout {duration(settings):.0f} s for a driver that answers at once"
+    yield f"\nabout {duration(run):.0f} s for a driver that answers at once"

@@ -27,10 +27,9 @@ from drahealth.suites.commands.check_run import (
 )
 from drahealth.suites.commands.ending import signals_held
 from drahealth.suites.driver_checks.certificate import certificate_of
+from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.evidence import EditedEvidenceError, Evidence, EvidenceError, load_evidence
-from drahealth.suites.driver_checks.profile.file import ProfileFile, read_profile
-from drahealth.suites.driver_checks.profile.settings import settings_of
-from drahealth.suites.driver_checks.settings import Settings
+from drahealth.suites.driver_checks.profile.file import read_profile
 from drahealth.suites.driver_checks.shown_by_releases import release_lines
 from drahealth.suites.driver_checks.summary import Summary, Waiver, summarize
 from drahealth.suites.errors import ConfigurationError
@@ -141,7 +140,7 @@ def read_bytes(path: Path) -> bytes:
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks for, besides the settings of the run."""
+    """What a user asks for, besides the run."""
 
     profile: Path
     out: Path
@@ -152,29 +151,17 @@ class Request:
     """The only requirements to judge, without a certificate; empty for all."""
 
 
-def read_profile_file(path: Path) -> ProfileFile:
-    """Reads a driver profile. Raises ConfigurationError."""
-    try:
-        return read_profile(path)
-    except FileError as error:
-        raise ConfigurationError(str(error)) from None
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot read {path}: {error.strerror}", "`drahealth certify --init` writes a driver profile"
-        ) from None
-
-
-def certify(settings: Settings, request: Request) -> int:
+def certify(run: DriverRun, request: Request) -> int:
     """Certifies a driver. Returns the exit code. Raises ConfigurationError before anything starts."""
-    check_program(settings)
-    rerun = f"drahealth certify {quote(str(request.profile))} --level {settings.level} --requirement REQUIREMENT"
+    check_program(run)
+    rerun = f"drahealth certify {quote(str(request.profile))} --level {run.level} --requirement REQUIREMENT"
     outputs = Outputs(waiver_file=request.waivers, requirements=request.requirements)
     if request.requirements:
-        return check(settings, outputs, rerun)
+        return check(run, outputs, rerun)
     outputs.check()
     baseline = read_report(request.baseline) if request.baseline else None
     with certificate_folder(request.out, overwrite=request.overwrite) as new:
-        evidence = run_with_progress(replace(settings, evidence=new / EVIDENCE))
+        evidence = run_with_progress(replace(run, evidence=new / EVIDENCE))
         digest = hashlib.sha256((new / EVIDENCE).read_bytes()).hexdigest()
         today = datetime.now(UTC).date()
         try:
@@ -224,13 +211,14 @@ def _beside(report: Report, baseline: Report) -> int:
     return exit_code_beside(report, baseline)
 
 
-def check_program(settings: Settings) -> None:
+def check_program(run: DriverRun) -> None:
     """Raises ConfigurationError if the driver's program does not exist."""
-    if not settings.command or "{" in settings.command[0]:
+    driver = run.profile.driver
+    if not driver.command or "{" in driver.command[0]:
         return
-    program = settings.command[0]
+    program = driver.command[0]
     if "/" in program:
-        program = str((settings.working_directory or Path.cwd()) / program)
+        program = str(driver.working_directory / program)
     if shutil.which(program) is None:
         hint = "set `command` of the driver profile to a program of this machine; drahealth does not pull images"
         raise ConfigurationError(f"cannot run {program}", hint)
@@ -240,32 +228,43 @@ def _print(line: str) -> None:
     standard_output().print(line, soft_wrap=True, markup=False, highlight=False)
 
 
-# The flags of `drahealth certify` as settings.
+# The driver profile of `drahealth certify`, with the flags.
 
 CertifiedLevel = Literal["core", "full"]
 DEADLINES: dict[CertifiedLevel, float] = {"core": 180.0, "full": 420.0}
 """Seconds of the longest run by default."""
 
 
-def certify_settings(
+def run_of(
     path: Path,
     *,
     level: str = "core",
     api_server: str | None = None,
     deadline: float | None = None,
     requirements: Sequence[str] = (),
-) -> Settings:
-    """The settings of a certification. Raises ConfigurationError."""
+) -> DriverRun:
+    """The run of a driver profile. `api_server` replaces that of the profile. Raises ConfigurationError."""
     wanted = _level(level)
-    file = read_profile_file(path)
-    if api_server and (file.profile.driver.running or file.profile.driver.cluster):
+    try:
+        run = read_profile(path)
+    except FileError as error:
+        raise ConfigurationError(str(error)) from None
+    except OSError as error:
         raise ConfigurationError(
-            "--api-server is for a driver that drahealth starts on this machine", "remove --api-server"
-        )
-    return settings_of(
-        file,
+            f"cannot read {path}: {error.strerror}", "`drahealth certify --init` writes a driver profile"
+        ) from None
+    profile = run.profile
+    if api_server:
+        if profile.driver.running or profile.driver.cluster:
+            raise ConfigurationError(
+                "--api-server is for a driver that drahealth starts on this machine", "remove --api-server"
+            )
+        other = profile.api_server.model_copy(update={"kind": api_server_kind(api_server), "kubeconfig": None})
+        profile = profile.model_copy(update={"api_server": other})
+    return replace(
+        run,
+        profile=profile,
         level=wanted,
-        api_server=api_server_kind(api_server) if api_server else None,
         deadline=DEADLINES[wanted] if deadline is None else deadline,
         only=experiments_for(requirements),
     )

@@ -9,10 +9,16 @@ from drahealth.suites.commands.ending import harness_errors
 
 app = typer.Typer()
 
+Waivers = Annotated[Path | None, typer.Option(metavar="FILE.toml", help="File with accepted violations.")]
+JsonReport = Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report as JSON.")]
+JunitXml = Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write the verdicts as JUnit XML.")]
+HtmlPage = Annotated[str | None, typer.Option(metavar="FILE.html", help="Write the report as a web page.")]
+
 
 @app.command("check")
 @harness_errors
 def check_driver(
+    context: typer.Context,
     command: Annotated[
         list[str] | None,
         typer.Argument(
@@ -95,10 +101,10 @@ def check_driver(
     plan: Annotated[bool, typer.Option("--plan", help="Print the experiments and their duration, and exit.")] = False,
     evidence: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the evidence to this new file.")] = None,
     redact: Annotated[bool, typer.Option(help="Replace secrets and host paths in the evidence.")] = True,
-    waivers: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="File with accepted violations.")] = None,
-    report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report as JSON.")] = None,
-    junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write the verdicts as JUnit XML.")] = None,
-    html: Annotated[str | None, typer.Option(metavar="FILE.html", help="Write the report as a web page.")] = None,
+    waivers: Waivers = None,
+    report: JsonReport = None,
+    junitxml: JunitXml = None,
+    html: HtmlPage = None,
 ) -> None:
     """Check a DRA driver or a device plugin in any language: how it works with kubelets, and how it reports health.
 
@@ -107,33 +113,13 @@ def check_driver(
     Exit codes: 0 conforms, 1 fails, 2 wrong usage, 3 error of drahealth or this machine, 4 incomplete.
     """
     from drahealth.suites.commands import check_run
-    from drahealth.suites.commands.check_run import settings_of
 
-    settings = settings_of(
-        command or [],
-        device_plugin=device_plugin,
-        registry_dir=registry_dir,
-        kubeconfig=kubeconfig,
-        cdi_dirs=cdi_dir or (),
-        node_name=node_name,
-        env=env or [],
-        driver_name=driver_name,
-        api_server=api_server,
-        kubernetes=kubernetes,
-        claim=claim,
-        requirements=requirement or [],
-        sequential=sequential,
-        sandbox=sandbox,
-        private=private or (),
-        deadline=deadline,
-        evidence=evidence,
-        redact=redact,
-    )
+    run = check_run.run_of(context.params)
     outputs = check_run.Outputs(report, junitxml, waivers, tuple(requirement or ()), html)
     if plan:
-        check_run.show_plan(settings, outputs)
+        check_run.show_plan(run, outputs)
         return
-    raise typer.Exit(check_run.check(settings, outputs))
+    raise typer.Exit(check_run.check(run, outputs))
 
 
 @app.command("judge")
@@ -145,10 +131,10 @@ def judge_evidence(
     requirement: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="Judge only this requirement, such as PLUGIN-05.")
     ] = None,
-    waivers: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="File with accepted violations.")] = None,
-    report: Annotated[str | None, typer.Option(metavar="FILE.json", help="Write the report as JSON.")] = None,
-    junitxml: Annotated[str | None, typer.Option(metavar="FILE.xml", help="Write the verdicts as JUnit XML.")] = None,
-    html: Annotated[str | None, typer.Option(metavar="FILE.html", help="Write the report as a web page.")] = None,
+    waivers: Waivers = None,
+    report: JsonReport = None,
+    junitxml: JunitXml = None,
+    html: HtmlPage = None,
 ) -> None:
     """Judge the evidence of an earlier `check` again. The exit codes are those of `check`."""
     from drahealth.suites.commands import check_run

@@ -13,10 +13,9 @@ from rich.text import Text
 from drahealth.proto.events import Event, ExperimentEnded, ExperimentStarted, ProcessExited, ReportReceived
 from drahealth.proto.quoting import printable
 from drahealth.suites.driver_checks.all_checks import CHECKS
-from drahealth.suites.driver_checks.duration import duration
+from drahealth.suites.driver_checks.driver_run import DriverRun, duration
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
 from drahealth.suites.driver_checks.output_text import exit_text, without_exits
-from drahealth.suites.driver_checks.settings import Settings
 from drahealth.suites.driver_checks.verdicts import requirements
 
 # The progress of a run: a line for each experiment at its start and its end, and the time that is left.
@@ -44,18 +43,18 @@ class View(Protocol):
 class Progress:
     """A listener of a run."""
 
-    def __init__(self, settings: Settings, view: View, only: Sequence[str] = (), now: Clock = time.monotonic) -> None:
+    def __init__(self, run: DriverRun, view: View, only: Sequence[str] = (), now: Clock = time.monotonic) -> None:
         """`only` are the IDs of the requirements that are judged; empty for all of the level."""
         self._view = view
         self._now = now
         self._began = now()
-        self._planned = duration(settings)
-        self._judged = judged_by(settings, only)
+        self._planned = duration(run)
+        self._judged = judged_by(run, only)
         self._started: dict[str, float] = {}
         self._not_done: set[str] = set()
         self._exits: list[str] = []
         self._reports = 0
-        self._level = settings.level
+        self._level = run.level
         self._has_begun = False
 
     def __call__(self, experiment: str, event: Event) -> None:
@@ -109,11 +108,11 @@ class Progress:
         self._view.line(f"{self._elapsed()} {text}")
 
 
-def judged_by(settings: Settings, only: Sequence[str] = ()) -> Mapping[str, Sequence[str]]:
+def judged_by(run: DriverRun, only: Sequence[str] = ()) -> Mapping[str, Sequence[str]]:
     """The requirements that a run judges by each experiment, in the order of the ledger."""
     found: dict[str, list[str]] = {}
     for one in requirements().values():
-        if one.is_judged(settings.level, settings.subject) and (not only or one.id in only):
+        if one.is_judged(run.level, run.profile.subject) and (not only or one.id in only):
             checks = (check for check in CHECKS.values() if check.requirement == one.id)
             for name in {name for check in checks for name in check.experiments}:
                 found.setdefault(name, []).append(one.id)

@@ -1,32 +1,35 @@
-"""`drahealth check`, `judge` and `report`: settings from flags, run or read, judge, and write."""
+"""`drahealth check`, `judge` and `report`: a profile from flags, run or read, judge, and write."""
 
 import json
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from shlex import join, quote
-from typing import get_args
+from typing import Any, Literal, get_args
 
 from rich.console import Console
 
+from drahealth.fakes.cluster.api import CLAIMS, Object
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.console import standard_output
 from drahealth.fakes.program.usage import command_as_called
+from drahealth.fakes.program.user_files import FileError
 from drahealth.suites.commands.check_output import annotations, show, to_json, to_junit
 from drahealth.suites.commands.check_progress import Progress, ticking, view_on
 from drahealth.suites.commands.ending import run_terminable
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.check import needed_experiments
-from drahealth.suites.driver_checks.claim_file import read_claim_file
+from drahealth.suites.driver_checks.driver_run import DEADLINE, DriverRun, plan
 from drahealth.suites.driver_checks.evidence import Evidence, EvidenceError, read_evidence
-from drahealth.suites.driver_checks.sandbox.declared import Sandbox
-from drahealth.suites.driver_checks.settings import CDI_DIRS, DEADLINE, DriverApiServer, Settings, plan
+from drahealth.suites.driver_checks.profile.file import profile_of
+from drahealth.suites.driver_checks.profile.manifests import claim_objects
+from drahealth.suites.driver_checks.subject.places import check_placeholders
 from drahealth.suites.driver_checks.summary import Summary, Waiver, read_waivers, summarize
 from drahealth.suites.driver_checks.verdicts import Level, SubjectKind, requirements
 from drahealth.suites.errors import ConfigurationError
@@ -41,71 +44,151 @@ from drahealth.suites.targets.api_servers.options import ApiServerKind
 from drahealth.suites.targets.option import choice
 from drahealth.suites.targets.versions import parse_version
 
-# The flags of `drahealth check` as settings.
+# The flags of `drahealth check` as a driver profile, and a driver profile as flags.
+
+FLAGS: Mapping[str, tuple[str, ...]] = {
+    "--device-plugin": ("driver", "kind"),
+    "--env": ("driver", "environment"),
+    "--api-server": ("api-server", "kind"),
+    "--kubernetes": ("api-server", "kubernetes"),
+    "--driver-name": ("driver", "name"),
+    "--registry-dir": ("driver", "running", "registry-dir"),
+    "--kubeconfig": ("driver", "running", "kubeconfig"),
+    "--node-name": ("driver", "running", "node-name"),
+    "--claim": ("claim", "manifests"),
+    "--cdi-dir": ("driver", "running", "cdi-dirs"),
+    "--sandbox": ("sandbox",),
+    "--private": ("sandbox", "private"),
+    "--sequential": ("abilities", "several-processes"),
+}
+"""The flags that describe the driver, with their keys in a driver profile. A flag is after that of an outer key."""
+_SWITCHES = ("--device-plugin", "--sandbox", "--sequential")
+_OF_RUNNING = {"--kubeconfig": "kubeconfig", "--node-name": "node_name", "--cdi-dir": "cdi_dir"}
+"""The flags that are only for a running driver, with the placeholder for others."""
+_OF_STARTED = ("--env", "--driver-name", "--api-server", "--sandbox")
 
 
-def settings_of(
-    words: Sequence[str],
-    *,
-    device_plugin: bool = False,
-    registry_dir: Path | None = None,
-    kubeconfig: Path | None = None,
-    cdi_dirs: Sequence[Path] = (),
-    node_name: str = "",
-    env: Sequence[str] = (),
-    driver_name: str = "",
-    api_server: str = "memory",
-    kubernetes: str | None = None,
-    claim: Path | None = None,
-    requirements: Sequence[str] = (),
-    sequential: bool = False,
-    sandbox: bool = False,
-    private: Sequence[Path] = (),
-    deadline: float = DEADLINE,
-    evidence: Path | None = None,
-    redact: bool = True,
-) -> Settings:
-    """The settings of a run. Raises ConfigurationError."""
-    command, socket = target_of(words, registry_dir)
+def run_of(flags: Mapping[str, Any]) -> DriverRun:
+    """The run of the flags of `drahealth check`, by the names of its parameters. Raises ConfigurationError."""
+    values = {flag: flags.get(flag[2:].replace("-", "_")) for flag in FLAGS}
+    given = {flag: value for flag, value in values.items() if value and value != "memory"}  # that is the default
+    command, socket = target_of(flags.get("command") or (), values["--registry-dir"])
+    _check(given, command, socket)
+    given |= {"--device-plugin": "device-plugin"} if "--device-plugin" in given else {}
+    given |= {"--env": dict(_variable(one) for one in given["--env"])} if "--env" in given else {}
+    given |= {"--api-server": api_server_kind(given["--api-server"])} if "--api-server" in given else {}
+    given |= {"--kubernetes": parse_version(given["--kubernetes"])} if "--kubernetes" in given else {}
+    given |= {"--registry-dir": given["--registry-dir"].absolute()} if "--registry-dir" in given else {}
+    given |= {"--claim": [given["--claim"]]} if "--claim" in given else {}
+    given |= {"--sandbox": {}} if "--sandbox" in given else {}
+    given |= {"--private": list(map(str, given["--private"]))} if "--private" in given else {}
+    given |= {"--sequential": False} if "--sequential" in given else {}
+    data: dict[str, Any] = {"driver": {"command": command} if command else {}}
+    data["driver"] |= {"running": {"socket": socket}} if socket else {}
+    for flag, value in given.items():
+        section, (*outer, key) = data, FLAGS[flag]
+        for name in outer:
+            section = section.setdefault(name, {})
+        section[key] = value
+    try:
+        profile = profile_of(data)
+    except FileError as error:
+        where, what = error.problems[0].where, error.problems[0].what
+        flag = next((flag for flag, path in reversed([*FLAGS.items()]) if where.startswith(".".join(path))), "")
+        raise ConfigurationError(f"{flag}: {what}" if flag else what, "see `drahealth check --help`") from None
+    check_placeholders([*command, *profile.driver.environment.values()])
+    return DriverRun(
+        profile,
+        claim=_claim(profile.claim.manifests[0]) if profile.claim.manifests else (),
+        only=experiments_for(flags.get("requirement") or ()),
+        deadline=flags.get("deadline", DEADLINE),
+        evidence=flags.get("evidence"),
+        redact=flags.get("redact", True),
+    )
+
+
+def _check(given: Mapping[str, Any], command: Sequence[str], socket: Path | None) -> None:
+    """Raises ConfigurationError for flags that contradict each other, and for a driver that does not exist."""
+    registry_dir, is_plugin = given.get("--registry-dir"), "--device-plugin" in given
+    running = registry_dir or socket
+    if bool(command) == bool(running):
+        raise ConfigurationError(
+            "a command and a running driver exclude each other" if running else "missing driver",
+            "use `drahealth check -- COMMAND...`, `drahealth check SOCKET` or `drahealth check --registry-dir DIR`",
+        )
     if registry_dir and not registry_dir.is_dir():
         raise ConfigurationError(
             f"--registry-dir {registry_dir} is not a directory", "start the kubelet or the driver first"
         )
     if command and "{" not in command[0] and shutil.which(command[0]) is None:
-        raise _not_runnable(command, device_plugin=device_plugin)
-    if private and not sandbox:
+        raise _not_runnable(command, device_plugin=is_plugin)
+    for flag, placeholder in _OF_RUNNING.items():
+        if command and flag in given:
+            raise ConfigurationError(
+                f"{flag} is only for a running driver", f"use {{{placeholder}}} in the driver's command line"
+            )
+    for flag in _OF_STARTED:
+        if running and flag in given:
+            raise ConfigurationError(
+                f"{flag} is for a driver that drahealth starts", "leave it out for a driver that is already running"
+            )
+    if is_plugin and running:
+        raise ConfigurationError(
+            "drahealth cannot check a device plugin that already runs",
+            "use `drahealth check --device-plugin -- COMMAND...`, which starts it",
+        )
+    if is_plugin and ("--claim" in given or "--driver-name" in given):
+        raise ConfigurationError("--claim and --driver-name are for DRA drivers", "leave them out")
+    if "--private" in given and "--sandbox" not in given:
         raise ConfigurationError("--private needs --sandbox", "pass --sandbox, or remove --private")
-    if kubernetes and api_server != "real":
+    if "--kubernetes" in given and given.get("--api-server") != "real":
         raise ConfigurationError(
             "--kubernetes needs --api-server real", "pass --api-server real, or remove --kubernetes"
         )
-    return Settings(
-        command=command,
-        subject="device-plugin" if device_plugin else "dra-driver",
-        environment=dict(_variable(one) for one in env),
-        driver_name=driver_name,
-        registry_dir=registry_dir.absolute() if registry_dir else None,
-        socket=socket,
-        cdi_dirs=tuple(cdi_dirs) or CDI_DIRS,
-        node_name=node_name,
-        kubeconfig=kubeconfig,
-        api_server=api_server_kind(api_server),
-        kubernetes=kubernetes and parse_version(kubernetes),
-        claim=read_claim_file(claim) if claim else (),
-        claim_file=claim,
-        only=experiments_for(requirements),
-        sequential=sequential,
-        sandbox=Sandbox(private=tuple(map(str, private))) if sandbox else None,
-        deadline=deadline,
-        evidence=evidence,
-        redact=redact,
-    )
 
 
-def api_server_kind(text: str) -> DriverApiServer:
+def _claim(path: Path) -> tuple[Object, ...]:
+    """The claims of a file, and the objects that they need. Raises ConfigurationError."""
+    try:
+        found = claim_objects([path])
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}", "pass another --claim file") from None
+    except FileError as error:
+        raise ConfigurationError(f"{path}, {error.problems[0]}", "correct the claim file") from None
+    if not any(one["kind"] == CLAIMS.kind for one in found):
+        raise ConfigurationError(f"{path} has no ResourceClaim", "add the claim to prepare")
+    return found
+
+
+def rerun_command(run: DriverRun, command: Sequence[str] = ()) -> str:
+    """The command that repeats a part of a run, without the values of variables, which can be secrets.
+
+    `command` replaces that of the driver.
+    """
+    words = ["drahealth", "check", "--requirement", "REQUIREMENT"]
+    changed = run.profile.model_dump(by_alias=True, exclude_defaults=True)
+    for flag, path in FLAGS.items():
+        value: Any = changed
+        for key in path:
+            value = value.get(key) if value is not None else None
+        if value is None:
+            continue
+        if flag in _SWITCHES:
+            words.append(flag)
+        elif isinstance(value, Mapping):
+            words += [f"{flag}={name}=..." for name in value]
+        else:
+            words += [f"{flag}={one}" for one in (value if isinstance(value, tuple) else (value,))]
+    words += [f"--deadline={run.deadline:g}"] if run.deadline != DEADLINE else []
+    driver = run.profile.driver
+    words += [str(driver.running.socket)] if driver.running and driver.running.socket else []
+    return join([*words, *(["--", *(command or driver.command)] if driver.command else [])])
+
+
+def api_server_kind(text: str) -> ApiServerKind | Literal["none"]:
     """The value of --api-server. Raises ConfigurationError."""
     try:
-        found: DriverApiServer = choice(*get_args(ApiServerKind), "none")(text)
+        found: ApiServerKind | Literal["none"] = choice(*get_args(ApiServerKind), "none")(text)
     except ValueError as error:
         raise ConfigurationError(f"--api-server {error}, got {text!r}", "the default is memory") from None
     return found
@@ -262,22 +345,21 @@ class Outputs:
             ) from None
 
 
-def check(settings: Settings, outputs: Outputs, rerun: str = "") -> int:
+def check(run: DriverRun, outputs: Outputs, rerun: str = "") -> int:
     """Runs the experiments, and judges them. Returns the exit code.
 
     `rerun` is the command that repeats a part of the run; by default, the one of `drahealth check`.
     """
     outputs.check()
-    outputs.check_level(settings.level, settings.subject)
-    evidence = run_with_progress(settings, outputs.requirements)
+    outputs.check_level(run.level, run.profile.subject)
+    evidence = run_with_progress(run, outputs.requirements)
     if rerun:
         return _conclude(evidence, outputs, rerun, rerun)
-    without_secrets = tuple(word.replace("{cwd}", ".") for word in evidence.header.command)
-    shared = rerun_command(replace(settings, command=without_secrets))
-    return _conclude(evidence, outputs, rerun_command(settings), shared)
+    shared = rerun_command(run, [word.replace("{cwd}", ".") for word in evidence.header.command])
+    return _conclude(evidence, outputs, rerun_command(run), shared)
 
 
-def run_with_progress(settings: Settings, only: Sequence[str] = ()) -> Evidence:
+def run_with_progress(asked: DriverRun, only: Sequence[str] = ()) -> Evidence:
     """Runs the experiments, and shows their progress on standard error. SIGTERM and SIGINT end the run.
 
     `only` are the IDs of the requirements that the user selected; empty for all.
@@ -287,10 +369,10 @@ def run_with_progress(settings: Settings, only: Sequence[str] = ()) -> Evidence:
 
     async def run(progress: Progress) -> Evidence:
         async with ticking(progress.tick):
-            return await run_experiments(settings, progress, adapters=FaultAdapters)
+            return await run_experiments(asked, progress, adapters=FaultAdapters)
 
     with view_on(Console(stderr=True)) as view:
-        return run_terminable(run(Progress(settings, view, only)))
+        return run_terminable(run(Progress(asked, view, only)))
 
 
 def judge_file(path: Path, outputs: Outputs) -> int:
@@ -306,17 +388,17 @@ def judge_file(path: Path, outputs: Outputs) -> int:
     return _conclude(evidence, outputs, *[f"drahealth judge {quote(str(path))} --requirement REQUIREMENT"] * 2)
 
 
-def show_plan(settings: Settings, outputs: Outputs) -> None:
+def show_plan(run: DriverRun, outputs: Outputs) -> None:
     """Prints the experiments, their costs, and why some of them do not run. Raises as `check`."""
     outputs.check()
-    outputs.check_level(settings.level, settings.subject)
+    outputs.check_level(run.level, run.profile.subject)
     console = standard_output()
-    for experiment, excluded in plan(settings):
+    for experiment, excluded in plan(run):
         cost = f"{experiment.seconds:4g} s" if not excluded else "  not run"
         console.print(f"{cost:9}  {experiment.process:10} {experiment.name}: {experiment.sentence}", soft_wrap=True)
         if excluded:
             console.print(f"{'':9}  {'':10} reason: {excluded}", soft_wrap=True)
-    usual = "40 to 50 s for a driver" if settings.subject == "dra-driver" else "about 20 s for a device plugin"
+    usual = "40 to 50 s for a driver" if run.profile.subject == "dra-driver" else "about 20 s for a device plugin"
     console.print(f"\nThe processes run side by side: {usual} that answers at once.", soft_wrap=True)
 
 
@@ -341,27 +423,3 @@ def write_annotations(summary: Summary) -> None:
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in annotations(summary):
             print(line)  # noqa: T201
-
-
-def rerun_command(settings: Settings) -> str:
-    """The command that repeats a part of a run, without the values of variables, which can be secrets."""
-    options = {
-        "--api-server": settings.api_server if settings.api_server != "memory" else None,
-        "--kubernetes": settings.kubernetes,
-        "--driver-name": settings.driver_name or None,
-        "--registry-dir": settings.registry_dir,
-        "--kubeconfig": settings.kubeconfig,
-        "--node-name": settings.node_name or None,
-        "--claim": settings.claim_file,
-        "--deadline": f"{settings.deadline:g}" if settings.deadline != DEADLINE else None,
-    }
-    words = ["drahealth", "check", "--requirement", "REQUIREMENT"]
-    words += ["--device-plugin"] if settings.subject == "device-plugin" else []
-    words += [f"--env={name}=..." for name in settings.environment]
-    words += [f"{name}={value}" for name, value in options.items() if value is not None]
-    words += [f"--cdi-dir={path}" for path in settings.cdi_dirs if settings.cdi_dirs != CDI_DIRS]
-    if settings.sandbox:
-        words += ["--sandbox", *(f"--private={path}" for path in settings.sandbox.private)]
-    words += ["--sequential"] if settings.sequential else []
-    words += [str(settings.socket)] if settings.socket else []
-    return join([*words, *(["--", *settings.command] if settings.command else [])])

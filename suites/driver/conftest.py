@@ -20,7 +20,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize the tests with the requirements of the subject. Wrong options are rejected after the collection."""
     if "requirement" in metafunc.fixturenames:
         try:
-            subject = _run(metafunc.config).settings.subject
+            subject = _run(metafunc.config).asked.profile.subject
         except pytest.UsageError:
             subject = "dra-driver"
         judged = [one.id for one in requirements().values() if one.is_judged("check", subject)]
@@ -58,5 +58,5 @@ def _new_run(config: pytest.Config) -> Run:
 def summary(pytestconfig: pytest.Config) -> Summary:
     """The judged run of the driver or device plugin of --drahealth-check."""
     run = _run(pytestconfig)
-    evidence = asyncio.run(run_experiments(run.settings))
+    evidence = asyncio.run(run_experiments(run.asked))
     return summarize(evidence, waivers=run.waivers, today=datetime.now(UTC).date())

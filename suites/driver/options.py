@@ -1,4 +1,4 @@
-"""The options of the pytest suite as settings of a run: the command of the driver, and flags of `drahealth check`."""
+"""The options of the pytest suite as a run: the command of the driver, and flags of `drahealth check`."""
 
 import shlex
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from typing import Any
 from typer.main import get_group
 
 from drahealth.fakes.program.usage import as_command_error
+from drahealth.suites.commands import check_run
 from drahealth.suites.commands.check import app
-from drahealth.suites.commands.check_run import Outputs, settings_of
-from drahealth.suites.driver_checks.settings import Settings
+from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.summary import Waiver
 from drahealth.suites.errors import ConfigurationError
 
@@ -24,15 +24,13 @@ _INSTEAD = {
     "evidence": "pass --drahealth-check-evidence to pytest",
 }
 """What takes the place of flags that the suite does not accept."""
-_RENAMED = {"cdi_dir": "cdi_dirs"}
-"""The parameters of `settings_of` for flags that have another name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """What the tests judge."""
 
-    settings: Settings
+    asked: DriverRun
     waivers: tuple[Waiver, ...]
 
 
@@ -46,10 +44,8 @@ def run_of(command: str, flags: str = "", evidence: str = "") -> Run:
         raise ConfigurationError(
             "no driver to check", "pass --drahealth-check 'COMMAND', or the registration socket of a running driver"
         )
-    waivers = Outputs(waiver_file=given["waivers"]).waivers
-    left_out = {*_INSTEAD, "command", "waivers"}
-    kept = {_RENAMED.get(name, name): value for name, value in given.items() if name not in left_out}
-    return Run(settings_of(given["command"], **kept, evidence=Path(evidence) if evidence else None), waivers)
+    waivers = check_run.Outputs(waiver_file=given["waivers"]).waivers
+    return Run(check_run.run_of({**given, "evidence": Path(evidence) if evidence else None}), waivers)
 
 
 def _words(option: str, text: str) -> list[str]:
@@ -63,5 +59,4 @@ def _parsed(arguments: list[str]) -> Mapping[str, Any]:
     """The parameters of `drahealth check` by name."""
     with as_command_error():
         context = get_group(app).commands["check"].make_context("drahealth check", arguments)
-    several = ("command", "cdi_dir", "env")
-    return {name: value or () if name in several else value for name, value in context.params.items()}
+    return context.params

@@ -20,6 +20,21 @@ class Incomplete(Exception):
     """The driver made it impossible to finish the experiment; the message says how."""
 
 
+# Why experiments do not run.
+
+NOT_ASKED = "not needed for the requirements of this run"
+"""Why an experiment does not run in a partial run."""
+NO_FAULTS = "the driver profile declares no fault, so the health of no device was changed"
+"""Why experiments with faults do not run: their requirements are STATIC."""
+NO_BACKEND = "no fault of the driver profile has a scripted backend"
+"""Why the experiment with a scripted backend does not run."""
+FAULTS_MISSING = "the driver profile says that faults can be caused, and declares none"
+"""Why experiments with faults do not run: their requirements are NOT_TESTED."""
+NO_ROLLING_UPDATE = "the driver profile does not have rolling-update = true in [abilities]"
+"""Why no second instance of the driver runs."""
+IN_A_POD = "the driver runs in a Pod of a cluster, with the kubelet and the API server of the cluster"
+"""Why experiments that need more control of the driver do not run."""
+
 # An experiment as data: what it does, which driver process it needs, and what it costs.
 
 Process = Literal[

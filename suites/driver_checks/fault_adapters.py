@@ -17,7 +17,8 @@ from drahealth.fakes.cluster.api import KINDS, OTHER_KINDS, ApiError, Kind, List
 from drahealth.fakes.hints import near
 from drahealth.proto.package import environment_of_others
 from drahealth.proto.quoting import one_line
-from drahealth.suites.driver_checks.declared_faults import (
+from drahealth.suites.driver_checks.output_text import output_text
+from drahealth.suites.driver_checks.profile.faults import (
     Action,
     CallHttp,
     CreateFile,
@@ -29,7 +30,6 @@ from drahealth.suites.driver_checks.declared_faults import (
     TellBackend,
     WriteFile,
 )
-from drahealth.suites.driver_checks.output_text import output_text
 from drahealth.suites.driver_checks.scripted_kubelet import within
 from drahealth.suites.driver_checks.subject.places import filled
 from drahealth.suites.driver_checks.subject.process import DriverProcess

@@ -12,7 +12,14 @@ from typing import Any
 from drahealth.proto.events import BackendSwitched
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.driver_checks.claims import Hung, allocator, claim_calls, reads_claim
-from drahealth.suites.driver_checks.declared_faults import (
+from drahealth.suites.driver_checks.ending import restarted
+from drahealth.suites.driver_checks.experiment import NO_BACKEND, Incomplete, NotApplicable
+from drahealth.suites.driver_checks.experiments import FAULT_EXPERIMENTS
+from drahealth.suites.driver_checks.fault_steps import Bench, bench_of, expected
+from drahealth.suites.driver_checks.first_steps import PUBLISH_LIMIT, plugin_of_process, watched_slices
+from drahealth.suites.driver_checks.lab import Lab
+from drahealth.suites.driver_checks.observed import SLICES_LIMIT, Device
+from drahealth.suites.driver_checks.profile.faults import (
     BACKEND_LIMIT,
     MARGIN,
     Fault,
@@ -22,15 +29,7 @@ from drahealth.suites.driver_checks.declared_faults import (
     overlap,
     pairs,
 )
-from drahealth.suites.driver_checks.ending import restarted
-from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
-from drahealth.suites.driver_checks.experiments import FAULT_EXPERIMENTS
-from drahealth.suites.driver_checks.fault_steps import Bench, bench_of, expected
-from drahealth.suites.driver_checks.first_steps import PUBLISH_LIMIT, plugin_of_process, watched_slices
-from drahealth.suites.driver_checks.lab import Lab
-from drahealth.suites.driver_checks.observed import SLICES_LIMIT, Device
 from drahealth.suites.driver_checks.registration import call_without_claims, register_again
-from drahealth.suites.driver_checks.settings import NO_BACKEND
 from drahealth.suites.driver_checks.subject.subject import ActionFailed
 
 # The experiments that interrupt a driver: it is stopped, has no subscriber, and its kubelet restarts.
@@ -185,7 +184,7 @@ async def fault_while_stopped(lab: Lab) -> None:
     faults = [
         one
         for one in lasting_faults(lab, "fault-while-stopped")
-        if one.capability == "forced" or isinstance(one.breaks, PatchObject)
+        if one.capability == "forced" or isinstance(one.break_, PatchObject)
     ]
     if not faults:
         raise NotApplicable("each fault needs an answer of the driver, and a stopped driver cannot answer")
@@ -253,12 +252,12 @@ async def fault_over_restart(lab: Lab) -> None:
 
 async def backend_restart(lab: Lab) -> None:
     """Kills each scripted backend, starts it again, and breaks a device with each of its faults."""
-    faults = [one for one in lab.subject.faults if isinstance(one.breaks, TellBackend)]
+    faults = [one for one in lab.subject.faults if isinstance(one.break_, TellBackend)]
     if not faults:
         raise NotApplicable(NO_BACKEND)
     async with bench_of(lab) as bench:
-        for script in dict.fromkeys(one.breaks.script for one in faults if isinstance(one.breaks, TellBackend)):
-            mine = [one for one in faults if isinstance(one.breaks, TellBackend) and one.breaks.script == script]
+        for script in dict.fromkeys(one.break_.script for one in faults if isinstance(one.break_, TellBackend)):
+            mine = [one for one in faults if isinstance(one.break_, TellBackend) and one.break_.script == script]
             device = await bench.healthy_device(mine[0])
             await _restart(lab, script)
             connected = lab.subject.clock.now() + BACKEND_LIMIT
@@ -266,8 +265,8 @@ async def backend_restart(lab: Lab) -> None:
             for fault in lasting(mine, 0) or mine[:1]:
                 device = await bench.healthy_device(fault)
                 if await bench.breaks(fault, device):  # perhaps not connected yet: Healthy can be an old report
-                    wait = max(connected - lab.subject.clock.now(), 0.0)
-                    await bench.shows(device, expected(fault.health), replace(fault, settle=fault.settle + wait))
+                    settle = fault.settle + max(connected - lab.subject.clock.now(), 0.0)
+                    await bench.shows(device, expected(fault.health), fault.model_copy(update={"settle": settle}))
                 await _clear(bench, fault, device)
 
 
@@ -299,7 +298,7 @@ async def _clear(bench: Bench, fault: Fault, device: Device) -> None:
 async def faults(lab: Lab) -> None:
     """Breaks, changes and heals a device with each fault of the profile, one after another."""
     async with bench_of(lab) as bench:
-        for fault in sorted(lab.subject.faults, key=lambda one: one.heals == "none"):
+        for fault in sorted(lab.subject.faults, key=lambda one: one.heal == "none"):
             await _one(bench, fault)
         await bench.follow()
     lab.subject.check_running()
@@ -311,7 +310,7 @@ async def _one(bench: Bench, fault: Fault) -> None:
         await bench.heals(fault, device)
         return
     shown = await bench.shows(device, expected(fault.health), fault)
-    if shown and fault.changes:
+    if shown and fault.change:
         before = {(one.health, one.message) for one in bench.streams.of(device)}
         if await bench.breaks(fault, device, change=True):
             await bench.shows(device, lambda one: (one.health, one.message) not in before, fault)

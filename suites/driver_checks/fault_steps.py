@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
 from typing import Literal
 
 from drahealth.manager.plugin import advertised_health_api
@@ -13,13 +12,13 @@ from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceHealth, Health
 from drahealth.suites.driver_checks.claims import published_devices
-from drahealth.suites.driver_checks.declared_faults import MARGIN, Action, Fault, SetEnvironment, described
 from drahealth.suites.driver_checks.ending import restarted
 from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.first_steps import plugin_of_process, watched_slices
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
+from drahealth.suites.driver_checks.profile.faults import MARGIN, Action, Fault, SetEnvironment, described
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin, Subscriber, subscribed, until
 from drahealth.suites.driver_checks.subject.places import filled
 from drahealth.suites.driver_checks.subject.subject import ActionFailed
@@ -178,7 +177,7 @@ class Bench:
 
     async def breaks(self, fault: Fault, device: Device, *, change: bool = False) -> bool:
         """Breaks the device, or changes the cause; returns whether the adapter is done."""
-        action = fault.changes if change else fault.breaks
+        action = fault.change if change else fault.break_
         assert action
         step: Literal["break", "change"] = "change" if change else "break"
         began = self.lab.subject.clock.now()
@@ -200,17 +199,17 @@ class Bench:
 
     async def breaks_more(self, second: Fault, device: Device) -> bool:
         """Breaks a broken device with a second fault, which changes the cause; returns whether the adapter is done."""
-        return await self.breaks(replace(second, changes=second.breaks), device, change=True)
+        return await self.breaks(second.model_copy(update={"change": second.break_}), device, change=True)
 
     async def heals(self, fault: Fault, device: Device) -> bool:
         """Heals the device; returns whether the adapter is done. Does nothing if the fault cannot be healed."""
-        if fault.heals == "none":
+        if fault.heal == "none":
             return False
         began = self.lab.subject.clock.now()
-        outcome, problem = await self._act(fault.heals, fault, device)
+        outcome, problem = await self._act(fault.heal, fault, device)
         self.lab.record(
             FaultCleared(
-                *(self.lab.subject.label, fault.name, device.pool, device.name, _text(fault.heals, device)),
+                *(self.lab.subject.label, fault.name, device.pool, device.name, _text(fault.heal, device)),
                 settle=fault.settle,
                 outcome=outcome,
                 seconds=self.lab.subject.clock.now() - began,

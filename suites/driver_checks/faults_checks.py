@@ -6,7 +6,6 @@ from dataclasses import replace
 from drahealth.proto.events import BackendSwitched, FaultInjected
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.check import check
-from drahealth.suites.driver_checks.declared_faults import BACKEND_LIMIT, MARGIN
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.observed import crashes
 from drahealth.suites.driver_checks.observed_health import (
@@ -25,6 +24,7 @@ from drahealth.suites.driver_checks.observed_health import (
     shows_heal,
 )
 from drahealth.suites.driver_checks.output_text import exit_text
+from drahealth.suites.driver_checks.profile.faults import BACKEND_LIMIT, MARGIN
 from drahealth.suites.driver_checks.verdicts import (
     Finding,
     Verdict,

@@ -8,8 +8,9 @@ from typing import Any, Literal
 from drahealth.proto.events import Event
 from drahealth.proto.values import PluginDevice
 from drahealth.suites.driver_checks.device_plugins.kubelet import DevicePluginKubelet, RegisteredPlugin
+from drahealth.suites.driver_checks.driver_run import LONGEST_WATCH
+from drahealth.suites.driver_checks.profile.model import GRACE
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin, Subscriber
-from drahealth.suites.driver_checks.settings import GRACE, LONGEST_WATCH
 from drahealth.suites.driver_checks.subject.subject import Subject
 
 

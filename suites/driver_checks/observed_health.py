@@ -15,9 +15,9 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceHealth, Health
-from drahealth.suites.driver_checks.declared_faults import MARGIN
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.observed import Device, advertised, described
+from drahealth.suites.driver_checks.profile.faults import MARGIN
 from drahealth.suites.driver_checks.verdicts import Finding, failed, not_tested
 
 # The health streams: opened, reports, closed. And whether the driver has health at all.

@@ -30,13 +30,13 @@ from drahealth.proto.events import (
 from drahealth.proto.values import ClaimRef, DeviceId, Health, PreparedDevice
 from drahealth.suites.driver_checks.cdi_specs import read_specs
 from drahealth.suites.driver_checks.claims import Allocator, allocator
-from drahealth.suites.driver_checks.declared_faults import MARGIN, Fault
 from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.fault_steps import Bench
 from drahealth.suites.driver_checks.first_steps import SOCKET_LIMIT, described, started
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device, answered, mapping, sequence
 from drahealth.suites.driver_checks.observed_pods import shown_health
+from drahealth.suites.driver_checks.profile.faults import MARGIN, Fault
 from drahealth.suites.driver_checks.real_kubelet import (
     DEFAULT_SCHEDULER,
     CheckpointNode,
@@ -122,7 +122,7 @@ CdiIds = Callable[[Device], tuple[str, ...]]
 
 def faults_of_pods(faults: Sequence[Fault]) -> list[Fault]:
     """Those that need no restart of the driver; those that stay until its end come last."""
-    return sorted((one for one in faults if not one.restarts), key=lambda one: one.heals == "none")
+    return sorted((one for one in faults if not one.restarts), key=lambda one: one.heal == "none")
 
 
 def devices_to_break(faults: Sequence[Fault]) -> frozenset[str]:

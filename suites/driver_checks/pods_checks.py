@@ -8,11 +8,11 @@ from drahealth.proto.events import CdiSpecsRead, EventSeen, FaultCleared, FaultI
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.cdi_specs import defined_in
 from drahealth.suites.driver_checks.check import check
-from drahealth.suites.driver_checks.declared_faults import MARGIN
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.observed import Device, get_info, named, texts
 from drahealth.suites.driver_checks.observed_health import Step, began, deadline, failed_adapter
 from drahealth.suites.driver_checks.observed_pods import PodRun, Reports, Shown, pod_runs, resources
+from drahealth.suites.driver_checks.profile.faults import MARGIN
 from drahealth.suites.driver_checks.verdicts import (
     Finding,
     failed,

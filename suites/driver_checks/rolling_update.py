@@ -9,7 +9,6 @@ from drahealth.proto.events import CdiSpecsRead
 from drahealth.proto.values import ClaimRef, Health
 from drahealth.suites.driver_checks.cdi_specs import read_specs
 from drahealth.suites.driver_checks.claims import Allocator, Hung, allocator, claim_calls
-from drahealth.suites.driver_checks.declared_faults import Fault
 from drahealth.suites.driver_checks.ending import terminated
 from drahealth.suites.driver_checks.experiment import NotApplicable
 from drahealth.suites.driver_checks.fault_experiments import lasting_faults
@@ -24,6 +23,7 @@ from drahealth.suites.driver_checks.first_steps import (
 )
 from drahealth.suites.driver_checks.lab import Facts, Lab
 from drahealth.suites.driver_checks.observed import Device
+from drahealth.suites.driver_checks.profile.faults import Fault
 from drahealth.suites.driver_checks.registration import call_without_claims, list_sockets
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin
 

@@ -13,7 +13,7 @@ from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events.checks import Outcome
 from drahealth.proto.quoting import one_line
 from drahealth.proto.version import __version__
-from drahealth.suites.driver_checks.declared_faults import BACKEND_LIMIT
+from drahealth.suites.driver_checks.driver_run import DriverRun, plan
 from drahealth.suites.driver_checks.evidence import (
     Evidence,
     EvidenceWriter,
@@ -29,7 +29,7 @@ from drahealth.suites.driver_checks.experiment_functions import RUNS
 from drahealth.suites.driver_checks.fault_steps import FENCE_LIMIT
 from drahealth.suites.driver_checks.lab import Facts, Lab
 from drahealth.suites.driver_checks.output_text import exit_text, output_text
-from drahealth.suites.driver_checks.settings import Settings, plan
+from drahealth.suites.driver_checks.profile.faults import BACKEND_LIMIT
 from drahealth.suites.driver_checks.subject.laboratory import laboratory
 from drahealth.suites.driver_checks.subject.subject import AdaptersOf, Subject
 from drahealth.suites.errors import ConfigurationError, HarnessError
@@ -46,15 +46,15 @@ log = logging.getLogger(__name__)
 
 
 async def run_experiments(
-    settings: Settings,
+    driver_run: DriverRun,
     listener: Listener = lambda *_: None,
     clock: Clock | None = None,
     *,
     adapters: AdaptersOf | None = None,
 ) -> Evidence:
-    """Runs all experiments that these settings allow. Returns the evidence, which is not complete if it was cancelled.
+    """Runs all experiments that can run. Returns the evidence, which is not complete if it was cancelled.
 
-    Settings with faults need `adapters`, which cause them.
+    Faults need `adapters`, which cause them.
 
     Raises ConfigurationError if the driver cannot be started at all, HarnessError for failures of this machine.
     """
@@ -62,9 +62,9 @@ async def run_experiments(
     folder = RunDirectory.create()
     try:
         folder.remove_if_killed()
-        writer = _writer(settings, folder.path, clock)
+        writer = _writer(driver_run, folder.path, clock)
         try:
-            run = _Run(settings, Recorder(writer, clock, listener), clock, adapters)
+            run = _Run(driver_run, Recorder(writer, clock, listener), clock, adapters)
             await run.all(folder.path)
             writer.finish()
         except asyncio.CancelledError:
@@ -76,31 +76,31 @@ async def run_experiments(
         folder.remove()
 
 
-def _writer(settings: Settings, root: Path, clock: Clock) -> EvidenceWriter:
+def _writer(run: DriverRun, root: Path, clock: Clock) -> EvidenceWriter:
     started = datetime.fromtimestamp(clock.wall(), UTC).isoformat()
-    names = tuple(experiment.name for experiment, excluded in plan(settings) if not excluded)
+    names = tuple(experiment.name for experiment, excluded in plan(run) if not excluded)
     host = socket.gethostname()
     header = Header(
         drahealth=__version__,
         started=started,
-        command=settings.command,
-        api_server=settings.api_server_kind,
+        command=run.profile.driver.command,
+        api_server=run.profile.api_server_kind,
         node=host,
         experiments=names,
-        level=settings.level,
-        subject=settings.subject,
-        profile=settings.profile,
-        profile_sha256=settings.profile_sha256,
-        workload=settings.in_cluster.name if settings.in_cluster else "",
+        level=run.level,
+        subject=run.profile.subject,
+        profile=run.name,
+        profile_sha256=run.sha256,
+        workload=run.in_cluster.name if run.in_cluster else "",
     )
-    named = [*os.environ.items(), *settings.environment.items(), *options_in(settings.command)]
-    redaction = Redaction(secrets_in(named, _exists), _host_paths(root), host) if settings.redact else None
+    named = [*os.environ.items(), *run.profile.driver.environment.items(), *options_in(run.profile.driver.command)]
+    redaction = Redaction(secrets_in(named, _exists), _host_paths(root), host) if run.redact else None
     try:
-        return EvidenceWriter(header, settings.evidence, redaction)
+        return EvidenceWriter(header, run.evidence, redaction)
     except FileExistsError:
-        raise ConfigurationError(f"{settings.evidence} exists", "choose another file for the evidence") from None
+        raise ConfigurationError(f"{run.evidence} exists", "choose another file for the evidence") from None
     except OSError as error:
-        raise ConfigurationError(f"cannot write {settings.evidence}: {error.strerror}", "choose another file") from None
+        raise ConfigurationError(f"cannot write {run.evidence}: {error.strerror}", "choose another file") from None
 
 
 def _host_paths(root: Path) -> dict[str, str]:
@@ -123,8 +123,8 @@ def _exists(path: str) -> bool:
 class _Run:
     """One run: the experiments of each driver process, side by side."""
 
-    def __init__(self, settings: Settings, recorder: Recorder, clock: Clock, adapters: AdaptersOf | None) -> None:
-        self._settings = settings
+    def __init__(self, asked: DriverRun, recorder: Recorder, clock: Clock, adapters: AdaptersOf | None) -> None:
+        self._asked = asked
         self._adapters = adapters
         self._recorder = recorder
         self._clock = clock
@@ -135,7 +135,7 @@ class _Run:
     async def all(self, root: Path) -> None:
         """Runs the planned experiments, until their end or the deadline."""
         by_process: dict[Process, list[Experiment]] = {}
-        for experiment, excluded in plan(self._settings):
+        for experiment, excluded in plan(self._asked):
             if excluded:
                 self._recorder.ended(experiment.name, "not applicable", excluded)
             else:
@@ -143,14 +143,14 @@ class _Run:
                 self._ended[experiment.name] = asyncio.Event()
         async with AsyncExitStack() as stack:
             found = await stack.enter_async_context(
-                laboratory(self._settings, list(by_process), root, self._clock, self._recorder, self._adapters)
+                laboratory(self._asked, list(by_process), root, self._clock, self._recorder, self._adapters)
             )
             timer = asyncio.create_task(self._expire())
             try:
                 async with asyncio.TaskGroup() as group:
                     for process, experiments in by_process.items():
                         task = group.create_task(self._all_of(found[process], experiments))
-                        if self._settings.sequential:
+                        if self._asked.profile.sequential:
                             await task
             except ExceptionGroup as errors:
                 raise first_error(errors.subgroup(HarnessError) or errors) from None
@@ -158,7 +158,7 @@ class _Run:
                 timer.cancel()
 
     async def _expire(self) -> None:
-        await self._clock.sleep(self._settings.deadline)
+        await self._clock.sleep(self._asked.deadline)
         self._late.set()
 
     async def _all_of(self, subject: Subject, experiments: list[Experiment]) -> None:
@@ -189,7 +189,7 @@ class _Run:
                     outcome, reason = await self._outcome(experiment, subject, facts)
                     if outcome == "incomplete" and subject.started_by_us and subject.running:
                         reason += output_text(subject.output())
-                    if outcome == "incomplete" and self._settings.api_server == "kubeconfig" and not subject.shares_api:
+                    if outcome == "incomplete" and self._asked.profile.api_server.kubeconfig and not subject.shares_api:
                         reason += NOT_IN_THE_CLUSTER
             finally:
                 subject.measure_output()
@@ -203,15 +203,15 @@ class _Run:
             subject,
             self._recorder.of_current,
             facts,
-            self._settings.claim,
-            self._settings.claim_devices,
-            self._settings.grace,
-            self._settings.longest_watch,
+            self._asked.claim,
+            self._asked.profile.claim.devices,
+            self._asked.profile.driver.grace,
+            self._asked.longest_watch,
             self._ended,
         )
         work = asyncio.create_task(RUNS[experiment.name](lab), name=experiment.name)
         late = asyncio.create_task(self._late.wait())
-        longest = self._settings.limit_of(experiment) + self._settings.start_seconds
+        longest = self._asked.limit_of(experiment) + self._asked.start_seconds
         if "backend" in experiment.needs:  # a driver may need all this time to connect again, and for its next report
             longest += BACKEND_LIMIT + FENCE_LIMIT
         limit = asyncio.create_task(self._clock.sleep(longest))
@@ -222,7 +222,7 @@ class _Run:
             if work.done():
                 return _result(work)
             if late.done():
-                return "incomplete", f"the deadline of {self._settings.deadline:g} s passed"
+                return "incomplete", f"the deadline of {self._asked.deadline:g} s passed"
             if gone.done():
                 return "incomplete", gone.result()
             return "incomplete", f"it did not end within {longest:g} s"

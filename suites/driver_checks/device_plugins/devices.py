@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from drahealth.proto.events import CdiSpecsRead
 from drahealth.proto.values import Health, PluginDevice, health_of
 from drahealth.suites.driver_checks.cdi_specs import read_specs
-from drahealth.suites.driver_checks.declared_faults import MARGIN, Fault
 from drahealth.suites.driver_checks.device_plugins.kubelet import (
     DevicePluginKubelet,
     ListStream,
@@ -24,6 +23,7 @@ from drahealth.suites.driver_checks.fault_steps import Bench
 from drahealth.suites.driver_checks.first_steps import SOCKET_LIMIT, known, shared, started
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
+from drahealth.suites.driver_checks.profile.faults import MARGIN, Fault
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin, until
 
 # The experiments with devices: Allocate, GetPreferredAllocation and PreStartContainer.
@@ -209,7 +209,7 @@ async def plugin_faults(lab: Lab) -> None:
     bench = PluginBench(lab, kubelet, await registered_plugins(lab, kubelet, SOCKET_LIMIT))
     try:
         await bench.open()
-        for fault in sorted(lab.subject.faults, key=lambda one: one.heals == "none"):
+        for fault in sorted(lab.subject.faults, key=lambda one: one.heal == "none"):
             await _one(bench, fault)
     finally:
         await bench.close()

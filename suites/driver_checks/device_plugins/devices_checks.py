@@ -19,7 +19,6 @@ from drahealth.proto.quoting import one_line
 from drahealth.proto.values import Health, health_of
 from drahealth.suites.driver_checks.cdi_specs import defined_in, files_text, is_qualified
 from drahealth.suites.driver_checks.check import check
-from drahealth.suites.driver_checks.declared_faults import MARGIN
 from drahealth.suites.driver_checks.device_plugins.devices import UNKNOWN_DEVICE
 from drahealth.suites.driver_checks.device_plugins.observed import (
     FIRST_LIST_LIMIT,
@@ -39,6 +38,7 @@ from drahealth.suites.driver_checks.experiments import EXPERIMENTS
 from drahealth.suites.driver_checks.observed import cause_of_end, outcome
 from drahealth.suites.driver_checks.observed_health import Step, began, deadline, failed_adapter
 from drahealth.suites.driver_checks.output_text import exit_text
+from drahealth.suites.driver_checks.profile.faults import MARGIN
 from drahealth.suites.driver_checks.verdicts import (
     Finding,
     Verdict,

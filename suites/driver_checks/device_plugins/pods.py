@@ -11,7 +11,6 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.events import Event, ListReceived, PodRequested, RegistrationFailed
 from drahealth.proto.values import Health, PluginDevice, health_of
 from drahealth.suites.driver_checks.claims import NAMESPACE
-from drahealth.suites.driver_checks.declared_faults import Fault
 from drahealth.suites.driver_checks.device_plugins.kubelet import Relay
 from drahealth.suites.driver_checks.device_plugins.registration import MORE_LIMIT, kubelet_of, registered_plugins
 from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
@@ -33,6 +32,7 @@ from drahealth.suites.driver_checks.pods import (
     watched_pod,
 )
 from drahealth.suites.driver_checks.pods import is_running as runs
+from drahealth.suites.driver_checks.profile.faults import Fault
 from drahealth.suites.driver_checks.real_kubelet import DEFAULT_SCHEDULER, RealKubelet, real_kubelet
 from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin
 from drahealth.suites.story import manifests

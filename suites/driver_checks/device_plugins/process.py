@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from drahealth.suites.driver_checks.declared_faults import Fault, RemoveFile, WriteFile
 from drahealth.suites.driver_checks.device_plugins.mutants import TwoResources
 from drahealth.suites.driver_checks.mutants.all_mutants import MUTANTS
 
@@ -15,8 +14,8 @@ HEALTHY_PLUGIN = "healthy-device-plugin"
 
 
 _FILE = "{driver_dir}/health/{device}"
-PLUGIN_FAULTS = (Fault("hot", WriteFile(_FILE, "hot"), RemoveFile(_FILE), settle=1),)
-"""What breaks the devices of these plugins."""
+PLUGIN_FAULTS = ({"name": "hot", "break": {"write": _FILE, "text": "hot"}, "heal": {"remove": _FILE}, "settle": "1s"},)
+"""What breaks the devices of these plugins, as in a driver profile."""
 
 
 def plugin_command(name: str) -> tuple[str, ...]:

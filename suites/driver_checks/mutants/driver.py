@@ -5,10 +5,9 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from drahealth.fakes.cluster.kube_client import KubeClient
-from drahealth.proto.values import Health
-from drahealth.suites.driver_checks.declared_faults import Fault, RemoveFile, TellBackend, WriteFile
 from drahealth.suites.driver_checks.mutants.all_mutants import MUTANTS
 from drahealth.suites.driver_checks.mutants.healthy import Healthy, Surroundings
 
@@ -18,23 +17,29 @@ HEALTHY = "healthy"
 
 _BACKEND = Path(__file__).with_name("backend.py")
 _FILE = "{driver_dir}/health/{device}"
-FAULTS = (
-    Fault(
-        "hot",
-        WriteFile(_FILE, "Unhealthy too hot"),
-        RemoveFile(_FILE),
-        changes=WriteFile(_FILE, "Unhealthy fan broken"),
-        settle=1,
-    ),
-    Fault(
-        "unlinked",
-        TellBackend(_BACKEND, ("{driver_dir}/backend.sock",), "break {device}"),
-        TellBackend(_BACKEND, (), "heal {device}"),
-        settle=1,
-    ),
-    Fault("lost", WriteFile(_FILE, "Unknown no answer"), RemoveFile(_FILE), health=Health.UNKNOWN, settle=1),
+FAULTS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "hot",
+        "break": {"write": _FILE, "text": "Unhealthy too hot"},
+        "change": {"write": _FILE, "text": "Unhealthy fan broken"},
+        "heal": {"remove": _FILE},
+        "settle": "1s",
+    },
+    {
+        "name": "unlinked",
+        "break": {"backend": str(_BACKEND), "arguments": ["{driver_dir}/backend.sock"]},
+        "heal": {"backend": str(_BACKEND)},
+        "settle": "1s",
+    },
+    {
+        "name": "lost",
+        "break": {"write": _FILE, "text": "Unknown no answer"},
+        "heal": {"remove": _FILE},
+        "health": "Unknown",
+        "settle": "1s",
+    },
 )
-"""What breaks the devices of these drivers."""
+"""What breaks the devices of these drivers, as in a driver profile."""
 
 
 PLACES = ("{node_name}", "{kubeconfig}", "{registry_dir}", "{driver_dir}", "{cdi_dir}", "{instance}")

@@ -10,6 +10,7 @@ from drahealth.proto.events import ProcessExited
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.check import needed_experiments
 from drahealth.suites.driver_checks.device_plugins.process import HEALTHY_PLUGIN, PLUGIN_FAULTS, plugin_command
+from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS, REAL_KUBELET
 from drahealth.suites.driver_checks.judge import judge
@@ -17,9 +18,9 @@ from drahealth.suites.driver_checks.mutants.all_mutants import MUTANTS
 from drahealth.suites.driver_checks.mutants.driver import FAULTS, HEALTHY, command
 from drahealth.suites.driver_checks.mutants.table import Mutant
 from drahealth.suites.driver_checks.output_text import exit_text
+from drahealth.suites.driver_checks.profile.file import profile_of
 from drahealth.suites.driver_checks.real_kubelet import absence
 from drahealth.suites.driver_checks.run_experiments import run_experiments
-from drahealth.suites.driver_checks.settings import Settings
 from drahealth.suites.driver_checks.subject.subject import AdaptersOf
 from drahealth.suites.driver_checks.verdicts import LEVELS, Finding, Level, SubjectKind, Verdict, requirements
 from drahealth.suites.errors import HarnessError
@@ -78,20 +79,19 @@ def subject_of(name: str) -> SubjectKind:
     return MUTANTS[name].subject if name in MUTANTS else WITHOUT_FAULT[name]
 
 
-def _settings(name: str) -> Settings:
+def _run(name: str) -> DriverRun:
     only = experiments_of(MUTANTS[name]) if name in MUTANTS else frozenset[str]()
     needs = {need for each in only or EXPERIMENTS for need in EXPERIMENTS[each].needs}
-    subject = subject_of(name)
-    argv, faults = (plugin_command(name), PLUGIN_FAULTS) if subject == "device-plugin" else (command(name), FAULTS)
-    chosen = faults if needs & {"fault", "rolling-update"} else ()
-    return Settings(
-        command=argv,
-        only=only,
-        level=level_of(name),
-        faults=chosen,
-        subject=subject,
-        rolling_update=subject == "dra-driver",
+    is_plugin = subject_of(name) == "device-plugin"
+    argv, faults = (plugin_command(name), PLUGIN_FAULTS) if is_plugin else (command(name), FAULTS)
+    profile = profile_of(
+        {
+            "driver": {"kind": "device-plugin" if is_plugin else "dra", "command": argv},
+            "fault": faults if needs & {"fault", "rolling-update"} else (),
+            "abilities": {"rolling-update": not is_plugin},
+        }
     )
+    return DriverRun(profile, only=only, level=level_of(name))
 
 
 def experiments_of(mutant: Mutant) -> frozenset[str]:
@@ -139,7 +139,7 @@ async def prove_one(name: str, adapters: AdaptersOf | None = None) -> Proof:
     """Checks one driver: a mutant only with the experiments that its checks need."""
     began = time.monotonic()
     try:
-        evidence = await run_experiments(_settings(name), adapters=adapters)
+        evidence = await run_experiments(_run(name), adapters=adapters)
     except HarnessError as error:
         return Proof(name, time.monotonic() - began, error=str(error))
     return proof_of(name, evidence, time.monotonic() - began)

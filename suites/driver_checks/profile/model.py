@@ -1,354 +1,48 @@
-"""What a driver profile may say (`driver-profile/v1`), section by section."""
+"""What a driver profile may say (`driver-profile/v1`), section by section.
 
-import json
-import re
+A profile is all that a user says of a driver: in a file for `drahealth certify`, with flags for `drahealth check`.
+"""
+
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictStr,
-    ValidationInfo,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, StrictBool, StrictStr, ValidationInfo, field_validator, model_validator
 
-from drahealth.fakes.cluster.api import KINDS, OTHER_KINDS
-from drahealth.fakes.durations import Duration
-from drahealth.fakes.hints import near
-from drahealth.fakes.inventory.file import check_driver_name
-from drahealth.proto.values import Health
-from drahealth.suites.driver_checks.declared_faults import (
-    ACTION_LIMIT,
-    Action,
-    CallHttp,
-    CreateFile,
-    Fault,
-    Heals,
-    PatchObject,
-    RemoveFile,
-    RunCommand,
-    SetEnvironment,
-    TellBackend,
-    WriteFile,
+from drahealth.suites.driver_checks.profile.faults import Fault, SetEnvironment
+from drahealth.suites.driver_checks.profile.values import (
+    DeviceCount,
+    DriverName,
+    FilePath,
+    PrivateDirectory,
+    Release,
+    Seconds,
+    Section,
+    Text,
+    Variables,
 )
-from drahealth.suites.driver_checks.sandbox.declared import NAMESPACES, READY_LIMIT, Namespace, check_private
-from drahealth.suites.driver_checks.settings import GRACE
-from drahealth.suites.driver_checks.subject.driver_pod import START_LIMIT
+from drahealth.suites.driver_checks.sandbox.declared import NAMESPACES, Namespace
 from drahealth.suites.driver_checks.subject.places import placeholders_in
-from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.targets.versions import parse_version
-
-# The values and the base of the sections of a driver profile.
-
-_VARIABLE, _RELEASE = r"[A-Za-z_][A-Za-z0-9_]*", r"\d+\.\d+(\.\d+)?"
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"must be a text that is not empty, got {value!r}")
-    return value
-
-
-def _driver_name(value: Any) -> str:
-    if value:
-        check_driver_name(value)
-    return str(value)
-
-
-def _variable(value: Any) -> str:
-    if not re.fullmatch(_VARIABLE, str(value)):
-        raise ValueError(f"must be the name of a variable such as LOG_LEVEL, got {value!r}")
-    return str(value)
-
-
-def _release(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(_RELEASE, value):
-        raise ValueError(f"must be a release such as 1.37 or 1.37.1, got {value!r}")
-    try:
-        return parse_version(value)
-    except ConfigurationError as error:
-        raise ValueError(f"must be a known release: {error}") from None
-
-
-def _seconds(value: Any) -> float:
-    try:
-        duration = Duration.parse(value) if isinstance(value, str) else None
-    except ValueError:  # its hint has random durations, too
-        duration = None
-    if duration is None or duration.kind != "fixed":
-        raise ValueError(f"must be a duration such as 500ms, 90s or 1m30s, got {value!r}")
-    return duration.low
-
-
-def _count(value: Any) -> int | str:
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 32:
-        return value
-    if value == "all":
-        return "all"
-    raise ValueError(f'must be "all" or between 1 and 32, got {value!r}')
-
-
-def _private_directory(value: Any) -> str:
-    check_private(path := _text(value))
-    return path
-
-
-Text = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
-PrivateDirectory = Annotated[str, BeforeValidator(_private_directory)]
-DriverName = Annotated[str, BeforeValidator(_driver_name)]
-Variable = Annotated[str, BeforeValidator(_variable)]
-Release = Annotated[str, BeforeValidator(_release), WithJsonSchema({"type": "string", "pattern": f"^{_RELEASE}$"})]
-Seconds = Annotated[
-    float,
-    BeforeValidator(_seconds),
-    WithJsonSchema({"type": "string", "pattern": r"^ *\d", "examples": ["500ms", "90s", "1m30s"]}),
-]
-"""A fixed duration, in seconds."""
-DeviceCount = Annotated[
-    int | Literal["all"],
-    BeforeValidator(_count),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 32}, {"const": "all"}]}),
-]
-
-
-class Section(BaseModel):
-    """A part of a driver profile; keys have hyphens in place of underscores."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-        alias_generator=lambda name: name.replace("_", "-"),
-    )
-
-
-# [[fault]] of a driver profile: how drahealth breaks a device, and what the driver must report.
-
-_MORE = {
-    "create": {"text"},
-    "remove": set[str](),
-    "write": {"text"},
-    "run": set[str](),
-    "patch": {"merge", "api_version"},
-    "annotate": {"annotations", "remove_annotations", "api_version"},
-    "http": {"method", "body", "headers"},
-    "backend": {"arguments", "tell"},
-    "environment": set[str](),
-}
-"""The kinds of actions, each with the keys that it may have, too."""
-
-
-def _merge(value: Any) -> Any:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            raise ValueError("must be a table, or a JSON object as text") from None
-    if not isinstance(value, dict):
-        raise ValueError("must be a table, or a JSON object as text")
-    return value
-
-
-_KINDS = {one.kind: one for one in (*OTHER_KINDS, *KINDS)}
-
-
-def _object(value: Any) -> str:
-    kind, *names = str(value).split("/")
-    namespaced = _KINDS[kind].namespaced if kind in _KINDS else len(names) == _BOTH
-    if not kind or len(names) != 1 + namespaced or not all(names):
-        raise ValueError(f"must be KIND/NAME such as Node/{{node_name}}, or KIND/NAMESPACE/NAME, got {value!r}")
-    return str(value)
-
-
-_BOTH = 2  # namespace and name
-
-
-ObjectName = Annotated[StrictStr, BeforeValidator(_object)]
-Merge = Annotated[
-    dict[str, Any],
-    BeforeValidator(_merge),
-    WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "string"}]}),
-]
-
-
-class ActionSection(Section):
-    """What a fault adapter does: one of create, remove, write, run, patch, annotate, http, backend and environment."""
-
-    create: Text | None = None
-    """Create this file, which must not exist."""
-    remove: Text | None = None
-    """Remove this file."""
-    write: Text | None = None
-    """Replace the content of this file."""
-    text: StrictStr = ""
-    """Content of the file."""
-    run: tuple[Text, ...] | None = None
-    """Run this program with its arguments, without a shell."""
-    patch: ObjectName | None = None
-    """Merge fields into this object of the API server: KIND/NAME or KIND/NAMESPACE/NAME."""
-    merge: Merge = Field(default_factory=dict)
-    """The fields, as a JSON merge patch: a table, or JSON text, in which null removes a field."""
-    api_version: StrictStr = ""
-    """The apiVersion of the object if it is a custom resource."""
-    annotate: ObjectName | None = None
-    """Set annotations of this object."""
-    annotations: dict[Text, StrictStr] = Field(default_factory=dict)
-    """The annotations."""
-    remove_annotations: tuple[Text, ...] = ()
-    """The annotations to remove."""
-    http: Text | None = None
-    """Send a request to this URL."""
-    method: Text = "POST"
-    """Method of the request."""
-    body: StrictStr = ""
-    """Body of the request."""
-    headers: dict[Text, StrictStr] = Field(default_factory=dict)
-    """Headers of the request."""
-    backend: Text | None = None
-    """Send a line to this scripted backend: a Python file that replaces hardware or a daemon. The path is relative to
-    the profile."""
-    arguments: tuple[StrictStr, ...] = ()
-    """Arguments of the backend."""
-    tell: Text | None = None
-    """The line that the backend receives; `break DEVICE`, `change DEVICE` or `heal DEVICE` by default."""
-    environment: dict[Variable, StrictStr] | None = None
-    """Start the driver again with these variables."""
-
-    @model_validator(mode="after")
-    def _is_one_kind(self) -> "ActionSection":
-        kinds = [name for name in _MORE if getattr(self, name) is not None]
-        if len(kinds) != 1:
-            raise ValueError(f"set exactly one of {', '.join(_MORE)}")
-        if more := self.model_fields_set - {kinds[0], *_MORE[kinds[0]]}:
-            names = ", ".join(sorted(name.replace("_", "-") for name in more))
-            raise ValueError(f"{kinds[0]} cannot have {names}")
-        kind = (self.patch or self.annotate or "").partition("/")[0]
-        if kind and kind not in _KINDS and not self.api_version:
-            raise ValueError(f"unknown kind {kind!r}; a custom resource needs api-version; {near(kind, _KINDS)}")
-        if self.run is not None and not self.run:
-            raise ValueError("run needs a program")
-        return self
-
-    def action(self, folder: Path, verb: str) -> Action:
-        """The action. `folder` has the scripts; a backend receives `verb` and the device by default."""
-        for name, file in (("create", CreateFile), ("write", WriteFile)):
-            if path := getattr(self, name):
-                made: Action = file(path, self.text)
-                return made
-        if self.remove:
-            return RemoveFile(self.remove)
-        if self.run:
-            return RunCommand(self.run)
-        if self.patch or self.annotate:
-            return self._patch()
-        if self.http:
-            return CallHttp(self.http, self.method, self.body, self.headers)
-        if self.backend:
-            return TellBackend(folder / self.backend, self.arguments, self.tell or f"{verb} {{device}}")
-        return SetEnvironment(self.environment or {})
-
-    def _patch(self) -> Action:
-        kind, *names = (self.patch or self.annotate or "").split("/")
-        merge = self.merge
-        if self.annotate:
-            removed: dict[str, str | None] = dict.fromkeys(self.remove_annotations)
-            merge = {"metadata": {"annotations": {**self.annotations, **removed}}}
-        return PatchObject(kind, names[-1], "".join(names[:-1]), merge, self.api_version)
-
-
-def _heal(value: Any) -> Any:
-    if isinstance(value, str) and value not in ("restart", "none"):
-        raise ValueError(f'must be "restart", "none" or a table such as {{ remove = "FILE" }}, got {value!r}')
-    return value
-
-
-class FaultSection(Section):
-    """[[fault]]: how drahealth breaks and heals a device, and what the driver must report."""
-
-    name: Text = Field(examples=["unplugged"])
-    """Name of the fault in the report."""
-    device: StrictStr = ""
-    """Name of the device, or POOL/NAME. Default: a device that is first neither in the ResourceSlices nor in the
-    report, if there is one."""
-    break_: ActionSection = Field(alias="break", examples=[{"write": "{driver_dir}/health/{device}", "text": "broken"}])
-    """What breaks the device. All texts can have {device} and the placeholders of the driver."""
-    change: ActionSection | None = Field(
-        default=None, examples=[{"write": "{driver_dir}/health/{device}", "text": "another cause"}]
-    )
-    """What changes the cause while the device is broken. The driver must then report another message or health."""
-    heal: Annotated[ActionSection | Literal["restart", "none"], BeforeValidator(_heal)] = Field(
-        examples=[{"remove": "{driver_dir}/health/{device}"}]
-    )
-    """What heals the device. restart: drahealth starts the driver again. none: the device stays broken."""
-    health: Literal["Unhealthy", "Unknown"] = "Unhealthy"
-    """The health that the driver must report for the broken device."""
-    settle: Seconds = Field(default=5.0, examples=["5s"])
-    """Time within which the driver must report the effect of an action, from the end of the action."""
-    limit: Seconds = Field(default=ACTION_LIMIT, examples=["10s"])
-    """Longest time of an action."""
-    grade: Literal["asked", "forced"] | None = Field(default=None, examples=["forced"])
-    """asked: drahealth asks the driver to report a fault; forced: the action works outside the driver; default: depends
-    on the action."""
-    on_error: Literal["NOT_TESTED", "FAIL"] = "NOT_TESTED"
-    """Verdict if an action fails or takes too long."""
-    on_no_effect: Literal["NOT_TESTED", "FAIL"] = "FAIL"
-    """Verdict if the driver does not report the break."""
-
-    @property
-    def starts_the_driver(self) -> bool:
-        """Whether drahealth starts the driver again to break or to heal the device."""
-        actions = (self.break_, self.change, self.heal)
-        return self.heal == "restart" or any(
-            isinstance(one, ActionSection) and one.environment is not None for one in actions
-        )
-
-    @property
-    def actions(self) -> dict[str, ActionSection]:
-        """Its actions by their keys in the file."""
-        found = {"break": self.break_, "change": self.change, "heal": self.heal}
-        return {key: one for key, one in found.items() if isinstance(one, ActionSection)}
-
-    def fault(self, folder: Path) -> Fault:
-        """The fault. Paths of scripts are relative to the folder."""
-        heals: Heals = self.heal if isinstance(self.heal, str) else self.heal.action(folder, "heal")
-        return Fault(
-            name=self.name,
-            breaks=self.break_.action(folder, "break"),
-            changes=self.change.action(folder, "change") if self.change else None,
-            heals=heals,
-            device=self.device,
-            health=Health(self.health),
-            settle=self.settle,
-            limit=self.limit,
-            grade=self.grade or "",
-            on_error=self.on_error,
-            on_no_effect=self.on_no_effect,
-        )
-
-
-# What a driver profile may say (`driver-profile/v1`), section by section; `file` checks the sections together.
+from drahealth.suites.driver_checks.verdicts import SubjectKind
 
 FORMAT: Literal["driver-profile/v1"] = "driver-profile/v1"
+GRACE = 10.0
+"""Seconds from SIGTERM to SIGKILL by default."""
+CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
+"""Directories of CDI specs of a node. Source: Container Device Interface, SPEC.md, "Defaults"."""
 
 
 class RunningDriver(Section):
     """A driver that is already running."""
 
-    registry_dir: Text | None = None
+    registry_dir: FilePath | None = None
     """Directory with its registration socket."""
-    socket: Text | None = None
+    socket: FilePath | None = None
     """Its registration socket."""
-    kubeconfig: Text | None = None
+    kubeconfig: FilePath | None = None
     """Access to its API server, for claims and ResourceSlices."""
     node_name: StrictStr = ""
     """Name of its node; default: the name of this host."""
-    cdi_dirs: tuple[Text, ...] = ()
+    cdi_dirs: tuple[FilePath, ...] = CDI_DIRS
     """Its CDI directories; default: /etc/cdi and /var/run/cdi."""
 
     @model_validator(mode="after")
@@ -361,15 +55,15 @@ class RunningDriver(Section):
 class ClusterSection(Section):
     """A cluster in which the Pod of the driver runs, and the node of the Pod."""
 
-    kubeconfig: Text
+    kubeconfig: FilePath
     """Access to the cluster. drahealth creates the objects of `pod` in this cluster, and deletes them at the end."""
     node: Text
     """Name of the node."""
-    root: Text = "/"
+    root: FilePath = Path("/")
     """Where the root directory of the node is on this machine; / on the node itself."""
     kubelet_dir: Text = "/var/lib/kubelet"
     """The root directory of the kubelet, on the node."""
-    limit: Seconds = START_LIMIT
+    limit: Seconds = 60.0
     """Longest time until the Pod is Ready."""
 
 
@@ -380,9 +74,9 @@ class DriverSection(Section):
     """A DRA driver, or a device plugin."""
     name: DriverName = Field(default="", examples=["gpu.example.com"])
     """The name of the driver. {driver_dir} has this name, too."""
-    command: tuple[Text, ...] = Field(default=(), examples=[["./my-driver", "--registry={registry_dir}"]])
+    command: tuple[StrictStr, ...] = Field(default=(), examples=[["./my-driver", "--registry={registry_dir}"]])
     """Program and arguments, with placeholders."""
-    pod: Text | None = Field(default=None, examples=["driver.yaml"])
+    pod: FilePath | None = Field(default=None, examples=["driver.yaml"])
     """YAML file with the Pod, DaemonSet, Deployment, StatefulSet or Job of the driver. drahealth takes the arguments,
     variables and volumes from its container, and also the command if `command` is missing."""
     container: StrictStr = ""
@@ -395,9 +89,9 @@ class DriverSection(Section):
         default=None, examples=[{"registry-dir": "/var/lib/kubelet/plugins_registry"}]
     )
     """A driver that is already running: its directories, node and API server."""
-    environment: dict[Variable, StrictStr] = Field(default={}, examples=[{"LOG_LEVEL": "debug"}])
+    environment: Variables = Field(default={}, examples=[{"LOG_LEVEL": "debug"}])
     """Variables for the driver, with placeholders."""
-    working_directory: Text = "."
+    working_directory: FilePath = Field(default=Path(), validate_default=True)
     """Directory in which the driver starts, relative to the file."""
     grace: Seconds = Field(default=GRACE, examples=[f"{GRACE:g}s"])
     """Longest time from SIGTERM to the exit of the driver."""
@@ -406,6 +100,8 @@ class DriverSection(Section):
     def _starts_or_runs(self) -> "DriverSection":
         if bool(self.command or self.pod) == bool(self.running):
             raise ValueError("set either command, pod or running")
+        if self.command and not self.command[0]:
+            raise ValueError("the first text of command must be a program")
         if self.container and not self.pod:
             raise ValueError("container needs pod")
         if self.kind == "device-plugin" and (self.running or self.name):
@@ -431,7 +127,7 @@ class SandboxSection(Section):
     namespaces: tuple[Namespace, ...] = NAMESPACES
     """mount: private directories; network: loopback only; pid: all
     processes end with the driver; user: root inside the sandbox."""
-    private: tuple[PrivateDirectory, ...] = Field((), examples=[["/run/nri", "/dev"]])
+    private: tuple[PrivateDirectory, ...] = Field(default=(), examples=[["/run/nri", "/dev"]])
     """Private directories besides /var/lib/kubelet, /var/run/cdi, /run/cdi and /etc/cdi, empty at the start."""
 
     @model_validator(mode="after")
@@ -441,27 +137,32 @@ class SandboxSection(Section):
         return self
 
 
-class HelperSection(Section):
+class Helper(Section):
     """[[helper]]: a program that the driver connects to. It starts before the driver, in the same sandbox."""
 
     command: Annotated[
         tuple[Text, ...], Field(min_length=1, examples=[["./vendor-daemon", "--socket={driver_dir}/daemon.sock"]])
     ]
     """Program and arguments, with placeholders. It must run until drahealth ends it."""
-    environment: dict[Variable, StrictStr] = Field(default={})
+    environment: Variables = Field(default={})
     """Variables for the helper, with placeholders."""
-    ready: StrictStr = Field("", examples=["{driver_dir}/daemon.sock"])
+    ready: StrictStr = Field(default="", examples=["{driver_dir}/daemon.sock"])
     """File, or socket with a listener, that exists when the helper is ready, with placeholders."""
-    ready_command: tuple[Text, ...] = Field((), examples=[["./vendor-daemon", "--ping"]])
+    ready_command: tuple[Text, ...] = Field(default=(), examples=[["./vendor-daemon", "--ping"]])
     """Command that succeeds when the helper is ready, with placeholders. It is repeated until then."""
-    limit: Seconds = Field(READY_LIMIT, examples=["30s"])
+    limit: Seconds = Field(default=30.0, examples=["30s"])
     """Longest time until the helper is ready."""
 
     @model_validator(mode="after")
-    def _is_ready_in_one_way(self) -> "HelperSection":
+    def _is_ready_in_one_way(self) -> "Helper":
         if self.ready and self.ready_command:
             raise ValueError("set either ready or ready-command")
         return self
+
+    @property
+    def name(self) -> str:
+        """The name of its program, for messages."""
+        return Path(self.command[0]).name
 
 
 class ApiServerSection(Section):
@@ -469,11 +170,11 @@ class ApiServerSection(Section):
 
     kind: Literal["none", "memory", "real"] = "memory"
     """none: no API server; memory: drahealth's own API server; real: kube-apiserver and etcd."""
-    kubeconfig: Text | None = Field(default=None, examples=["~/.kube/config"])
+    kubeconfig: FilePath | None = Field(default=None, examples=["~/.kube/config"])
     """Instead of kind: the kubeconfig of a cluster. drahealth creates objects there, and deletes them at the end."""
     kubernetes: Release | None = Field(default=None, examples=["1.37.1"])
     """Release of a real API server, such as 1.37.1."""
-    objects: tuple[Text, ...] = Field(default=(), examples=[["objects.yaml"]])
+    objects: tuple[FilePath, ...] = Field(default=(), examples=[["objects.yaml"]])
     """YAML files with objects that exist before the driver starts, with placeholders; relative to this file."""
 
     @model_validator(mode="after")
@@ -492,7 +193,7 @@ class ClaimSection(Section):
 
     devices: DeviceCount = 1
     """Number of devices in each claim, or all: all devices that the driver publishes on its node."""
-    manifests: tuple[Text, ...] = Field(default=(), examples=[["demo.yaml"]])
+    manifests: tuple[FilePath, ...] = Field(default=(), examples=[["demo.yaml"]])
     """YAML files with ResourceClaims or ResourceClaimTemplates, and their DeviceClasses; relative to this file."""
 
     @model_validator(mode="after")
@@ -521,11 +222,34 @@ class DriverProfile(Section):
     format: Literal["driver-profile/v1"]
     driver: DriverSection
     sandbox: SandboxSection | None = None
-    helper: tuple[HelperSection, ...] = ()
+    helper: tuple[Helper, ...] = ()
     api_server: ApiServerSection = ApiServerSection()
     claim: ClaimSection = ClaimSection()
-    fault: tuple[FaultSection, ...] = ()
+    fault: tuple[Fault, ...] = ()
     abilities: AbilitiesSection = AbilitiesSection()
+
+    @property
+    def subject(self) -> SubjectKind:
+        """What the profile describes."""
+        return "device-plugin" if self.driver.kind == "device-plugin" else "dra-driver"
+
+    @property
+    def kubeconfig(self) -> Path | None:
+        """Access to the cluster of the user: the API server of a driver that drahealth starts, or of a running one."""
+        inside = self.driver.cluster or self.driver.running or self.api_server
+        return inside.kubeconfig
+
+    @property
+    def api_server_kind(self) -> Literal["none", "memory", "real", "kubeconfig"]:
+        """The API server of the driver, as the header of the evidence has it."""
+        if self.kubeconfig:
+            return "kubeconfig"
+        return "none" if self.driver.running else self.api_server.kind
+
+    @property
+    def sequential(self) -> bool:
+        """Whether one process of the driver runs at a time."""
+        return not self.abilities.several_processes or self.driver.cluster is not None
 
     @field_validator("fault", "helper", mode="before")
     @classmethod
@@ -539,10 +263,10 @@ class DriverProfile(Section):
         names = [one.name for one in self.fault]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"two faults are named {twice}")
-        starting = next((one.name for one in self.fault if one.starts_the_driver), None)
+        starting = next((one.name for one in self.fault if one.restarts), None)
         if self.driver.running and starting:
             raise ValueError(f"fault {starting} starts the driver again, but drahealth does not start this driver")
-        environment = (one.name for one in self.fault for action in one.actions.values() if action.environment)
+        environment = (one.name for one in self.fault if any(isinstance(each, SetEnvironment) for each in one.actions))
         if self.driver.cluster and (name := next(environment, None)):
             raise ValueError(f"fault {name} has environment, which drahealth cannot change in a cluster")
         return self

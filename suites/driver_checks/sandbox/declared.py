@@ -1,7 +1,6 @@
-"""The sandbox of a driver, and its helpers, as data."""
+"""The sandbox of a driver as data."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from posixpath import normpath
 from typing import Literal, get_args
@@ -20,9 +19,6 @@ CDI_DIR = "/var/run/cdi"
 CDI_DIRS = (CDI_DIR, "/run/cdi", "/etc/cdi")
 ALWAYS_PRIVATE = (KUBELET_DIR, *CDI_DIRS)
 """Directories that are the run's own in each mount namespace."""
-
-READY_LIMIT = 30.0
-"""Seconds that a helper has by default until it is ready."""
 
 _SHARED = ("/proc", "/sys")
 
@@ -74,25 +70,6 @@ class Sandbox:
             return ()
         own = (one.path for one in self.volumes if not one.source)
         return tuple(dict.fromkeys((*ALWAYS_PRIVATE, *self.private, *own)))
-
-
-@dataclass(frozen=True)
-class Helper:
-    """A program that a driver dials. Its texts may have placeholders."""
-
-    command: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    ready: str = ""
-    """A file, or a socket with a listener, that exists when the helper is ready; empty for none."""
-    ready_command: tuple[str, ...] = ()
-    """A command that succeeds when the helper is ready; empty for none."""
-    limit: float = READY_LIMIT
-    """Seconds until it must be ready."""
-
-    @property
-    def name(self) -> str:
-        """The name of its program, for messages."""
-        return Path(self.command[0]).name
 
 
 def check_private(path: str) -> None:

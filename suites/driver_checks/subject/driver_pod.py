@@ -27,6 +27,7 @@ from drahealth.fakes.cluster.mirror import Mirror
 from drahealth.fakes.waiting import Changes
 from drahealth.proto.clock import Clock
 from drahealth.suites.driver_checks.output_text import output_text
+from drahealth.suites.driver_checks.profile.model import ClusterSection
 from drahealth.suites.driver_checks.scripted_kubelet import within
 from drahealth.suites.driver_checks.subject.places import Places
 from drahealth.suites.driver_checks.subject.process import OUTPUT_LINES, KeptOutput
@@ -40,8 +41,6 @@ RUN_LABEL = "drahealth/run"
 """Label of all objects that drahealth creates in a cluster of others. Its value names the run."""
 PROCESS_LABEL = "drahealth/process"
 """Label of the Pods of a driver. Its value is the label of the driver process."""
-START_LIMIT = 60.0
-"""Seconds by default until the Pod of a driver must be Ready."""
 USUAL_GRACE = 30
 """Seconds from SIGTERM to SIGKILL of a Pod that does not say it. Source: Kubernetes API, PodSpec."""
 _ONE = ("Deployment", "StatefulSet")
@@ -53,14 +52,8 @@ class InCluster:
 
     workload: Mapping[str, Any]
     """The Pod, or the DaemonSet, Deployment, StatefulSet or Job that makes it. Texts may have placeholders."""
-    node: str
-    """Name of the Node."""
-    root: Path = Path("/")
-    """Where the root directory of the node is on this machine; / if drahealth runs on the node."""
-    kubelet_dir: str = "/var/lib/kubelet"
-    """The root directory of the kubelet, on the node."""
-    limit: float = START_LIMIT
-    """Seconds until the Pod must be Ready."""
+    cluster: ClusterSection
+    """The cluster and the node."""
     container: str = ""
     """The container of the driver in the Pod; empty for the first one."""
 
@@ -78,14 +71,15 @@ class InCluster:
 
     def places(self, driver_name: str) -> Places:
         """The directories of the node, as they are on this machine and as the driver sees them."""
-        kubelet = self.root / self.kubelet_dir.lstrip("/")
+        root = self.cluster.root
+        kubelet = root / self.cluster.kubelet_dir.lstrip("/")
         # /var/run is a link to /run, which a path through /proc would follow on this machine.
         return Places(
-            *(kubelet, kubelet / "plugins_registry", kubelet / "plugins", self.root / "run/cdi", None),
-            self.node,
+            *(kubelet, kubelet / "plugins_registry", kubelet / "plugins", root / "run/cdi", None),
+            self.cluster.node,
             driver_name,
-            more_cdi_dirs=(self.root / "etc/cdi",),
-            seen=((Path("/var/run"), self.root / "run"), (Path("/"), self.root)),
+            more_cdi_dirs=(root / "etc/cdi",),
+            seen=((Path("/var/run"), root / "run"), (Path("/"), root)),
         )
 
 
@@ -293,7 +287,7 @@ class DriverPod:
 
         Raises ConfigurationError if the API server rejects it, or if the Pod does not become Ready.
         """
-        made = pinned(workload, declared.node, labels)
+        made = pinned(workload, declared.cluster.node, labels)
         try:
             kind = await api.kind_of(made)
             made = await api.create(kind, made)
@@ -364,10 +358,10 @@ class DriverPod:
         def is_decided() -> bool:
             return self._pods.whole.is_set() and any(is_ready(one) or is_hopeless(one) for one in self._listed())
 
-        await self._within(self._declared.limit, is_decided)
+        await self._within(self._declared.cluster.limit, is_decided)
         pod = next(iter(self._listed()), None)
         if pod is None or not is_ready(pod):
-            where = f"no Pod of {self._declared.name} is Ready on node {self._declared.node}"
+            where = f"no Pod of {self._declared.name} is Ready on node {self._declared.cluster.node}"
             hint = "correct the manifest, load the image into the cluster, or raise limit of [driver] cluster"
             said = await self._last_lines(pod) if pod else ()
             raise ConfigurationError(f"{where}: {why_not_ready(pod)}{output_text(said)}", hint)

@@ -15,9 +15,9 @@ from drahealth.fakes.cluster.kube_client import KubeClient, access_of
 from drahealth.manager.profile import KEP
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event
+from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.experiment import Process
 from drahealth.suites.driver_checks.sandbox.running import RunningSandbox, sandbox
-from drahealth.suites.driver_checks.settings import Settings
 from drahealth.suites.driver_checks.subject.cluster import Cluster, cluster
 from drahealth.suites.driver_checks.subject.driver_pod import PROCESS_LABEL, RUN_LABEL, DriverPod, InCluster
 from drahealth.suites.driver_checks.subject.gateway import Bind, Gateway, bound_here, create_objects, with_placeholders
@@ -51,7 +51,7 @@ class Records(Protocol):
 
 @asynccontextmanager
 async def laboratory(
-    settings: Settings,
+    run: DriverRun,
     processes: Sequence[Process],
     root: Path,
     clock: Clock,
@@ -64,38 +64,38 @@ async def laboratory(
     """
     async with AsyncExitStack() as stack:
         found = {}
-        others = await _cluster(settings, root, stack)
+        others = await _cluster(run, root, stack)
         for number, label in enumerate(processes):
-            if settings.in_cluster:
+            if run.in_cluster:
                 assert others
-                subject = await _deployed(settings, settings.in_cluster, label, clock, records, others)
-            elif settings.command:
-                subject = await _started(settings, label, root / str(number), clock, records, stack, others)
+                subject = await _deployed(run, run.in_cluster, label, clock, records, others)
+            elif run.profile.driver.command:
+                subject = await _started(run, label, root / str(number), clock, records, stack, others)
             else:
-                subject = await _running(settings, label, clock, records, stack)
-            if settings.faults:
+                subject = await _running(run, label, clock, records, stack)
+            if run.profile.fault:
                 assert adapters, "faults need adapters"
-                await _add_faults(subject, settings, adapters, stack)
+                await _add_faults(subject, run, adapters, stack)
             stack.push_async_callback(subject.close)
             found[label] = subject
         yield found
 
 
-async def _cluster(settings: Settings, root: Path, stack: AsyncExitStack) -> Cluster | None:
+async def _cluster(run: DriverRun, root: Path, stack: AsyncExitStack) -> Cluster | None:
     """The user's cluster, if it is the API server of drivers that drahealth starts, or if they run there."""
-    declared = settings.in_cluster
-    if settings.api_server != "kubeconfig" and not declared:
+    declared = run.in_cluster
+    if not (declared or run.profile.api_server.kubeconfig):
         return None
-    assert settings.kubeconfig
-    objects = [dict(one) for one in settings.objects]
+    assert run.profile.kubeconfig
+    objects = [dict(one) for one in run.objects]
     if declared is None:
-        return await stack.enter_async_context(cluster(settings.kubeconfig, root, objects))
-    places = declared.places(settings.driver_name)
-    stack.enter_context(locked(places, declared.node))
+        return await stack.enter_async_context(cluster(run.profile.kubeconfig, root, objects))
+    places = declared.places(run.profile.driver.name)
+    stack.enter_context(locked(places, declared.cluster.node))
     kinds = [*objects, dict(declared.workload)]
-    found = await stack.enter_async_context(cluster(settings.kubeconfig, root, kinds, pods=True))
-    await found.use_node(declared.node)
-    await create_objects(found.api, settings.objects, places, found.add)
+    found = await stack.enter_async_context(cluster(run.profile.kubeconfig, root, kinds, pods=True))
+    await found.use_node(declared.cluster.node)
+    await create_objects(found.api, run.objects, places, found.add)
     return found
 
 
@@ -124,10 +124,10 @@ def locked(places: Places, node: str) -> Generator[None, None, None]:
 
 
 async def _deployed(
-    settings: Settings, declared: InCluster, label: Process, clock: Clock, records: Records, others: Cluster
+    run: DriverRun, declared: InCluster, label: Process, clock: Clock, records: Records, others: Cluster
 ) -> Subject:
     """A driver that drahealth starts in a Pod. Its kubelet and its API server are those of the cluster."""
-    places = declared.places(settings.driver_name)
+    places = declared.places(run.profile.driver.name)
     workload = with_placeholders(declared.workload, places.placeholders())
     labels = {RUN_LABEL: others.run, PROCESS_LABEL: label}
     return Subject(
@@ -142,18 +142,19 @@ async def _deployed(
     )
 
 
-async def _add_faults(subject: Subject, settings: Settings, adapters: AdaptersOf, stack: AsyncExitStack) -> None:
+async def _add_faults(subject: Subject, run: DriverRun, adapters: AdaptersOf, stack: AsyncExitStack) -> None:
     """Starts the adapters, whose backends run before the driver, and until after its end."""
-    subject.faults = settings.faults
+    subject.faults = run.profile.fault
     places = subject.places
-    around = Surroundings(subject.clock, subject.api, settings.working_directory, subject.entry, places.outside)
+    folder = run.profile.driver.working_directory
+    around = Surroundings(subject.clock, subject.api, folder, subject.entry, places.outside)
     subject.adapters = adapters(around)
     stack.push_async_callback(subject.adapters.close)
-    await subject.adapters.start(settings.faults, places.placeholders())
+    await subject.adapters.start(run.profile.fault, places.placeholders())
 
 
 async def _started(
-    settings: Settings,
+    run: DriverRun,
     label: Process,
     root: Path,
     clock: Clock,
@@ -169,20 +170,21 @@ async def _started(
     node = others.node(label) if others else f"node-{label}"
     api: ListWatch | None = None
     gateway, server = None, None
-    kubeconfig = root / "kubeconfig" if settings.api_server != "none" else None
-    places = _places(settings, root, kubeconfig, node)
+    kubeconfig = root / "kubeconfig" if run.profile.api_server_kind != "none" else None
+    places = _places(run, root, kubeconfig, node)
     running = None
-    if declared := settings.sandbox:
+    if declared := run.sandbox:
         running = await stack.enter_async_context(sandbox(declared, private_folders(declared, root), [root]))
-    profile = profile_of(settings.kubernetes or DEFAULT_KUBERNETES) if settings.api_server == "real" else KEP
+    is_real, release = run.profile.api_server_kind == "real", run.profile.api_server.kubernetes
+    profile = profile_of(release or DEFAULT_KUBERNETES) if is_real else KEP
     if kubeconfig and label not in _WITH_KUBELET:
         if others:
             api, access = others.api, await access_of(others.kubeconfig)
-            await create_objects(api, settings.objects, places, others.add)
+            await create_objects(api, run.objects, places, others.add)
         else:
-            server = await stack.enter_async_context(_api_server(settings, root / "api"))
+            server = await stack.enter_async_context(_api_server(run, root / "api"))
             api, access = server.api, await access_of(await server.kubeconfig())
-            await create_objects(api, settings.objects, places)
+            await create_objects(api, run.objects, places)
         gateway = await _gateway(access, running.bound if running else bound_here, records)
         stack.push_async_callback(gateway.stop)
         await gateway.start(kubeconfig)
@@ -194,28 +196,28 @@ async def _started(
         clock,
         records.of_current,
         record_exit=partial(records.of_process, label),
-        command=settings.command,
-        environment=settings.environment,
-        folder=settings.working_directory,
+        command=run.profile.driver.command,
+        environment=run.profile.driver.environment,
+        folder=run.profile.driver.working_directory,
         api=api,
         gateway=gateway,
         sandbox=running,
-        helpers=_helpers(settings, places, clock, running),
-        kubelet_setup=KubeletSetup(server, profile, settings.objects, records.hide, running),
+        helpers=_helpers(run, places, clock, running),
+        kubelet_setup=KubeletSetup(server, profile, run.objects, records.hide, running),
         shares_api=others is not None,
     )
 
 
-def _helpers(settings: Settings, places: Places, clock: Clock, running: RunningSandbox | None) -> Helpers:
+def _helpers(run: DriverRun, places: Places, clock: Clock, running: RunningSandbox | None) -> Helpers:
     entry = running.entry if running else ()
-    folder = settings.working_directory
-    return Helpers([HelperProcess(one, places, clock, folder=folder, entry=entry) for one in settings.helpers])
+    folder = run.profile.driver.working_directory
+    return Helpers([HelperProcess(one, places, clock, folder=folder, entry=entry) for one in run.profile.helper])
 
 
-def _api_server(settings: Settings, folder: Path) -> AbstractAsyncContextManager[ApiServerProcess]:
+def _api_server(run: DriverRun, folder: Path) -> AbstractAsyncContextManager[ApiServerProcess]:
     folder.mkdir(mode=0o700, parents=True)
-    kind: ApiServerKind = "real" if settings.api_server == "real" else "memory"
-    return api_server(kind, folder, kubernetes=settings.kubernetes)
+    kind: ApiServerKind = "real" if run.profile.api_server_kind == "real" else "memory"
+    return api_server(kind, folder, kubernetes=run.profile.api_server.kubernetes)
 
 
 async def _gateway(access: Access, bind: Bind, records: Records) -> Gateway:
@@ -226,35 +228,35 @@ async def _gateway(access: Access, bind: Bind, records: Records) -> Gateway:
     return gateway
 
 
-def _places(settings: Settings, root: Path, kubeconfig: Path | None, node: str) -> Places:
-    if settings.sandbox and settings.sandbox.private_directories:
-        return private_places(settings.sandbox, root, kubeconfig, node, settings.driver_name)
+def _places(run: DriverRun, root: Path, kubeconfig: Path | None, node: str) -> Places:
+    if run.sandbox and run.sandbox.private_directories:
+        return private_places(run.sandbox, root, kubeconfig, node, run.profile.driver.name)
     places = Places(
-        root, root / "plugins_registry", root / "plugins", root / "cdi", kubeconfig, node, settings.driver_name
+        root, root / "plugins_registry", root / "plugins", root / "cdi", kubeconfig, node, run.profile.driver.name
     )
     places.make()
     return places
 
 
-async def _running(
-    settings: Settings, label: Process, clock: Clock, records: Records, stack: AsyncExitStack
-) -> Subject:
+async def _running(run: DriverRun, label: Process, clock: Clock, records: Records, stack: AsyncExitStack) -> Subject:
     """A driver that runs already."""
-    registry = settings.registry_dir or (settings.socket and settings.socket.parent)
+    running = run.profile.driver.running
+    assert running
+    registry = running.registry_dir or (running.socket and running.socket.parent)
     assert registry
     api: ListWatch | None = None
-    if settings.kubeconfig:
+    if run.profile.kubeconfig:
         try:
-            client = await KubeClient.from_kubeconfig(settings.kubeconfig)
+            client = await KubeClient.from_kubeconfig(run.profile.kubeconfig)
         except ValueError as error:
             raise ConfigurationError(str(error), "pass another --kubeconfig") from None
         stack.push_async_callback(client.close)
         api = client
-    registry, (cdi_dir, *more) = registry.absolute(), settings.cdi_dirs
-    node = settings.node_name or (await _this_node(api) if api else "")
+    registry, (cdi_dir, *more) = registry.absolute(), running.cdi_dirs
+    node = running.node_name or (await _this_node(api) if api else "")
     places = Places(
-        *(registry.parent, registry, registry, cdi_dir, settings.kubeconfig, node),
-        socket=settings.socket,
+        *(registry.parent, registry, registry, cdi_dir, run.profile.kubeconfig, node),
+        socket=running.socket,
         more_cdi_dirs=tuple(more),
     )
     return Subject(

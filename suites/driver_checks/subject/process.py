@@ -17,7 +17,7 @@ from drahealth.proto.package import environment_of_others
 from drahealth.proto.quoting import printable_lines
 from drahealth.proto.sockets import PATH_LIMIT, is_served
 from drahealth.suites.driver_checks.output_text import output_text
-from drahealth.suites.driver_checks.sandbox.declared import Helper
+from drahealth.suites.driver_checks.profile.model import Helper
 from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, within
 from drahealth.suites.driver_checks.subject.places import Places, filled
 from drahealth.suites.errors import ConfigurationError, HarnessError

@@ -23,9 +23,9 @@ from drahealth.proto.events import (
     SignalSent,
 )
 from drahealth.proto.package import environment_of_others
-from drahealth.suites.driver_checks.declared_faults import Action, Fault
 from drahealth.suites.driver_checks.experiment import Incomplete, Process
 from drahealth.suites.driver_checks.output_text import exit_text
+from drahealth.suites.driver_checks.profile.faults import Action, Fault
 from drahealth.suites.driver_checks.sandbox.running import RunningSandbox
 from drahealth.suites.driver_checks.scripted_kubelet import within
 from drahealth.suites.driver_checks.subject.driver_pod import KILLED, DriverPod

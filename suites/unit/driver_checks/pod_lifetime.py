@@ -5,13 +5,13 @@ import asyncio
 from drahealth.fakes.clock import JumpClock
 from drahealth.proto.events import Event, PodRequested, StatusSeen
 from drahealth.proto.values import Health
+from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.observed_pods import resources
 from drahealth.suites.driver_checks.run_experiments import run_experiments
-from drahealth.suites.driver_checks.settings import Settings
 
 
-async def run_while_the_pod_lives(settings: Settings) -> Evidence:
+async def run_while_the_pod_lives(asked: DriverRun) -> Evidence:
     """Runs the experiments. Time flies from the first Healthy device in a Pod status to the deletion of the Pod."""
     clock, running, deleted = JumpClock(), asyncio.Event(), asyncio.Event()
 
@@ -29,7 +29,7 @@ async def run_while_the_pod_lives(settings: Settings) -> Evidence:
 
     flying = asyncio.create_task(fly())
     try:
-        return await run_experiments(settings, heard, clock)
+        return await run_experiments(asked, heard, clock)
     finally:
         flying.cancel()  # a Pod that never ran must fail the asserts, not hang the test
         await asyncio.gather(flying, return_exceptions=True)

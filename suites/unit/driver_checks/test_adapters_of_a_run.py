@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_urlsafe
 
@@ -11,7 +12,6 @@ from aiohttp import web
 from drahealth.suites.commands.certify_run import judged
 from drahealth.suites.driver_checks.fault_adapters import FaultAdapters
 from drahealth.suites.driver_checks.profile.file import read_profile
-from drahealth.suites.driver_checks.profile.settings import settings_of
 from drahealth.suites.driver_checks.run_experiments import run_experiments
 from drahealth.suites.driver_checks.verdicts import Verdict
 from drahealth.suites.unit.driver_checks.certificates import TODAY
@@ -67,7 +67,7 @@ async def test_driver_is_asked_to_report_a_fault(tmp_path: Path, device_simulato
         f'format = "driver-profile/v1"\n[driver]\ncommand = {json.dumps(COMMAND)}\n'
         f'[[fault]]\nname = "asked"\nsettle = "20s"\n{actions.replace("URL", device_simulator)}'
     )
-    evidence = await run_experiments(settings_of(read_profile(path), only=EXPERIMENTS), adapters=FaultAdapters)
+    evidence = await run_experiments(replace(read_profile(path), only=EXPERIMENTS), adapters=FaultAdapters)
     _, report = judged(evidence, "00" * 32, (), TODAY, "")
     found = {one.id: one for one in report.requirements if one.id in ("FAULT-01", "FAULT-02", "FAULT-05", "FAULT-06")}
     assert {one.verdict for one in found.values()} == {Verdict.PASS}, [one.findings for one in found.values()]

@@ -16,13 +16,13 @@ from drahealth.suites.driver_checks.experiment import Incomplete, Process
 from drahealth.suites.driver_checks.first_steps import watched_slices
 from drahealth.suites.driver_checks.lab import Facts, Lab
 from drahealth.suites.driver_checks.run_experiments import run_experiments
-from drahealth.suites.driver_checks.settings import Settings
 from drahealth.suites.driver_checks.subject.cluster import cluster
 from drahealth.suites.driver_checks.subject.laboratory import laboratory
 from drahealth.suites.driver_checks.subject.subject import Subject
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.api_servers.serving import api_server
 from drahealth.suites.unit.answering_server import kubeconfig_of
+from drahealth.suites.unit.driver_checks.runs import run_with
 from drahealth.suites.unit.driver_checks.test_laboratory import NoRecords
 from drahealth.suites.unit.driver_checks.test_objects import CONFIG, DEFINITION, GADGET, GADGETS
 from drahealth.suites.unit.manager.rig import until
@@ -36,8 +36,8 @@ async def subjects(
     async with api_server("memory", root) as server:
         assert isinstance(server.api, ApiServer)
         kubeconfig = await server.kubeconfig()
-        settings = Settings(("driver",), api_server="kubeconfig", kubeconfig=kubeconfig, objects=objects)
-        async with laboratory(settings, labels, root / "run", JumpClock(), NoRecords()) as found:
+        run = run_with({"api-server": {"kubeconfig": kubeconfig}}, objects=objects)
+        async with laboratory(run, labels, root / "run", JumpClock(), NoRecords()) as found:
             yield server.api, found
 
 
@@ -67,8 +67,8 @@ async def test_objects_of_a_run_are_removed_and_others_stay(tmp_path: Path) -> N
         await api.create(SLICES, slice_of("other"))
         given = (CONFIG, placed, DEFINITION, GADGET)
         kubeconfig = await server.kubeconfig()
-        settings = Settings(("driver",), api_server="kubeconfig", kubeconfig=kubeconfig, objects=given)
-        async with laboratory(settings, ["main"], tmp_path / "run", JumpClock(), NoRecords()) as found:
+        run = run_with({"api-server": {"kubeconfig": kubeconfig}}, objects=given)
+        async with laboratory(run, ["main"], tmp_path / "run", JumpClock(), NoRecords()) as found:
             await api.create(SLICES, slice_of(found["main"].places.node_name))
             assert len(await api.list(await api.kind_of(CONFIG))) == 2
             assert len(await api.list(GADGETS)) == 1
@@ -112,8 +112,8 @@ async def test_missing_result_about_pods_names_the_other_api_server(tmp_path: Pa
     command = ("sh", "-c", "exit 3")
     async with api_server("memory", tmp_path) as server:
         kubeconfig, only = await server.kubeconfig(), frozenset({"pod-status", "registration"})
-        settings = Settings(command, api_server="kubeconfig", kubeconfig=kubeconfig, level="core", only=only)
-        evidence = await run_experiments(settings)
+        run = run_with({"api-server": {"kubeconfig": kubeconfig}}, command, level="core", only=only)
+        evidence = await run_experiments(run)
     reasons = {one.experiment: one.what.reason for one in evidence.of(ExperimentEnded)}
     named = {name: "cluster of the kubeconfig" in reasons[name] for name in only}
     assert named == {"pod-status": True, "registration": False}

@@ -55,14 +55,14 @@ def test_requirements_of_the_subject_are_the_tests(tmp_path: Path, flags: str, f
     assert (done.returncode, found[:1], other in found) == (0, [first], False), done
 
 
-def test_flags_of_check_are_settings(tmp_path: Path) -> None:
+def test_flags_of_check_describe_the_run(tmp_path: Path) -> None:
     waivers = tmp_path / "waivers.toml"
     waivers.write_text(WAIVERS)
     flags = f"--env 'A=b c' --driver-name gpu.example.com --api-server none --waivers {waivers}"
     run = run_of("true --registrar '{registry_dir}'", flags, "evidence.jsonl")
-    settings = run.settings
-    assert (settings.command, settings.environment) == (("true", "--registrar", "{registry_dir}"), {"A": "b c"})
-    assert (settings.driver_name, settings.api_server, settings.evidence) == (
+    driver, api_server = run.asked.profile.driver, run.asked.profile.api_server
+    assert (driver.command, driver.environment) == (("true", "--registrar", "{registry_dir}"), {"A": "b c"})
+    assert (driver.name, api_server.kind, run.asked.evidence) == (
         "gpu.example.com",
         "none",
         Path("evidence.jsonl"),
@@ -71,7 +71,9 @@ def test_flags_of_check_are_settings(tmp_path: Path) -> None:
 
 
 def test_running_driver_is_found_by_its_registration_directory(tmp_path: Path) -> None:
-    assert run_of("", f"--registry-dir {tmp_path}").settings.registry_dir == tmp_path
+    running = run_of("", f"--registry-dir {tmp_path}").asked.profile.driver.running
+    assert running
+    assert running.registry_dir == tmp_path
 
 
 @pytest.mark.parametrize("flags", ["--plan", "--report x", "--junitxml x", "--requirement PLUGIN-01", "--evidence x"])

@@ -11,11 +11,11 @@ from aiohttp import web
 from drahealth.fakes.cluster.api import NODES
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.proto.clock import SystemClock
-from drahealth.suites.driver_checks.declared_faults import (
+from drahealth.suites.driver_checks.fault_adapters import FaultAdapters, with_values
+from drahealth.suites.driver_checks.profile.faults import (
     Action,
     CallHttp,
     CreateFile,
-    Fault,
     PatchObject,
     RemoveFile,
     RunCommand,
@@ -23,10 +23,10 @@ from drahealth.suites.driver_checks.declared_faults import (
     TellBackend,
     WriteFile,
 )
-from drahealth.suites.driver_checks.fault_adapters import FaultAdapters, with_values
 from drahealth.suites.driver_checks.subject.gateway import create_objects
 from drahealth.suites.driver_checks.subject.subject import ActionFailed, Surroundings
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.unit.driver_checks.runs import fault
 from drahealth.suites.unit.driver_checks.test_claim_devices import PLACES
 from drahealth.suites.unit.driver_checks.test_objects import CONFIG, DEFINITION, GADGET, GADGETS
 
@@ -170,7 +170,7 @@ def backend(folder: Path, text: str = BACKEND) -> Path:
 async def test_backend_performs_commands_again_after_a_restart(adapters: FaultAdapters, tmp_path: Path) -> None:
     script = backend(tmp_path)
     breaks = TellBackend(script, ("{driver_dir}",), "break {device}")
-    await adapters.start([Fault("xid", breaks, TellBackend(script, (), "heal {device}"))], {"driver_dir": "/d"})
+    await adapters.start([fault("xid", breaks, TellBackend(script, (), "heal {device}"))], {"driver_dir": "/d"})
     await adapters.perform(breaks, {"device": "gpu-1"}, 30)
     assert "no such device" in str(await failure(adapters, with_values(breaks, {"device": "gpu-9"})))
     await adapters.kill_backend(script)
@@ -181,7 +181,7 @@ async def test_backend_performs_commands_again_after_a_restart(adapters: FaultAd
 
 async def test_a_backend_that_exits_or_does_not_answer_is_an_error(adapters: FaultAdapters, tmp_path: Path) -> None:
     script = backend(tmp_path)
-    await adapters.start([Fault("xid", TellBackend(script, ("a",), "exit"), "none")], {})
+    await adapters.start([fault("xid", TellBackend(script, ("a",), "exit"), "none")], {})
     assert "exited; its last line of output: broken" in str(await failure(adapters, TellBackend(script, (), "exit")))
     silent = backend(tmp_path, "print('ready')\nimport sys\nsys.stdout.flush()\nfor line in sys.stdin: pass\n")
     await adapters.restart_backend(silent)
@@ -191,7 +191,7 @@ async def test_a_backend_that_exits_or_does_not_answer_is_an_error(adapters: Fau
 async def test_a_backend_that_cannot_start_is_an_error_of_the_profile(adapters: FaultAdapters, tmp_path: Path) -> None:
     script = backend(tmp_path, "raise SystemExit('no library')")
     with pytest.raises(ConfigurationError, match="no library"):
-        await adapters.start([Fault("xid", TellBackend(script, (), "break"), "none")], {})
+        await adapters.start([fault("xid", TellBackend(script, (), "break"), "none")], {})
 
 
 def test_placeholders_are_replaced_in_all_strings() -> None:
@@ -209,15 +209,15 @@ async def test_adapters_follow_a_driver_to_another_kubelet(adapters: FaultAdapte
             'print("starting", flush=True)', 'print("ready", flush=True)'
         )
     )
-    fault = Fault("hot", TellBackend(script, ("{driver_dir}/seen",), "break"), TellBackend(script, (), "heal"))
+    hot = fault("hot", TellBackend(script, ("{driver_dir}/seen",), "break"), TellBackend(script, (), "heal"))
     api = ApiServer(clock=SystemClock())
     await api.create(NODES, {"metadata": {"name": "there"}})
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-    await adapters.start([fault], {"driver_dir": str(tmp_path / "a")})
-    await adapters.perform(fault.breaks, {}, 30)
-    await adapters.move([fault], {"driver_dir": str(tmp_path / "b")}, api, Path)
-    await adapters.perform(fault.breaks, {}, 30)
+    await adapters.start([hot], {"driver_dir": str(tmp_path / "a")})
+    await adapters.perform(hot.break_, {}, 30)
+    await adapters.move([hot], {"driver_dir": str(tmp_path / "b")}, api, Path)
+    await adapters.perform(hot.break_, {}, 30)
     await adapters.perform(PatchObject("Node", "there", "", {"metadata": {"labels": {"a": "b"}}}), {}, 30)
     assert [names(tmp_path / folder) for folder in ("a", "b")] == [["seen"], ["seen"]]
     assert (await api.get(NODES, "there"))["metadata"]["labels"] == {"a": "b"}

@@ -11,7 +11,8 @@ import pytest
 from drahealth.manager.calls import first_error
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.package import silence_grpc
-from drahealth.suites.driver_checks.sandbox.declared import Helper, Sandbox
+from drahealth.suites.driver_checks.profile.model import Helper
+from drahealth.suites.driver_checks.sandbox.declared import Sandbox
 from drahealth.suites.driver_checks.sandbox.running import sandbox
 from drahealth.suites.driver_checks.subject.places import Places, private_folders, private_places
 from drahealth.suites.driver_checks.subject.process import HelperProcess, Helpers
@@ -33,7 +34,7 @@ def places(tmp_path: Path) -> Places:
 
 
 def python(code: str, *arguments: str, **more: Any) -> Helper:
-    return Helper((sys.executable, "-c", code, *arguments), **more)
+    return Helper.model_construct(command=(sys.executable, "-c", code, *arguments), **more)
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ from drahealth.fakes.cluster.api import NAMESPACES, NODES, PODS, SLICES, ApiErro
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.program.user_files import FileError
 from drahealth.proto.events import ProcessExited, SignalSent
+from drahealth.suites.driver_checks.driver_run import DriverRun, plan
+from drahealth.suites.driver_checks.experiment import IN_A_POD
 from drahealth.suites.driver_checks.profile.file import read_profile
-from drahealth.suites.driver_checks.profile.settings import settings_of
-from drahealth.suites.driver_checks.settings import IN_A_POD, Settings, plan
+from drahealth.suites.driver_checks.profile.model import ClusterSection
 from drahealth.suites.driver_checks.subject.driver_pod import RUN_LABEL, InCluster, pinned, run_name, why_not_ready
 from drahealth.suites.driver_checks.subject.laboratory import laboratory
 from drahealth.suites.driver_checks.subject.subject import Subject
@@ -46,21 +47,21 @@ CLUSTER = 'cluster = { kubeconfig = "kubeconfig", node = "kind-worker", root = "
 PROFILE = 'format = "driver-profile/v1"\n[driver]\nname = "gpu.example.com"\npod = "driver.yaml"\n' + CLUSTER
 
 
-def settings(folder: Path, more: str = "", *, text: str = PROFILE, manifest: str = MANIFEST) -> Settings:
+def run_of(folder: Path, more: str = "", *, text: str = PROFILE, manifest: str = MANIFEST) -> DriverRun:
     (folder / "driver.yaml").write_text(manifest)
     (folder / "gpu.toml").write_text(text + more)
-    return settings_of(read_profile(folder / "gpu.toml"))
+    return read_profile(folder / "gpu.toml")
 
 
 # -- the profile
 
 
 def test_profile_starts_the_pod_in_a_cluster(tmp_path: Path) -> None:
-    found = settings(tmp_path, 'container = "plugin"\n')
+    found = run_of(tmp_path, 'container = "plugin"\n')
     declared = found.in_cluster
     assert declared
-    assert (declared.name, declared.node, declared.root) == ("Pod gpus/driver", NODE, tmp_path / "node")
-    assert (declared.container, declared.grace, found.sequential) == ("plugin", 5, True)
+    assert (declared.name, declared.cluster.node, declared.cluster.root) == ("Pod gpus/driver", NODE, tmp_path / "node")
+    assert (declared.container, declared.grace, found.profile.sequential) == ("plugin", 5, True)
     assert [one["kind"] for one in found.objects] == ["Namespace", "ConfigMap"]
 
 
@@ -82,11 +83,11 @@ def test_profile_starts_the_pod_in_a_cluster(tmp_path: Path) -> None:
 )
 def test_profile_with_a_wrong_cluster_is_rejected(tmp_path: Path, more: str, text: str) -> None:
     with pytest.raises(FileError):
-        settings(tmp_path, more, text=text)
+        run_of(tmp_path, more, text=text)
 
 
 def test_experiments_that_need_the_process_do_not_run(tmp_path: Path) -> None:
-    found = plan(settings(tmp_path))
+    found = plan(run_of(tmp_path))
     assert {one.name for one, reason in found if reason == IN_A_POD} >= {"refused-registration", "api-server-down"}
     assert {one.name for one, reason in found if not reason} >= {"registration", "end", "driver-restart", "claims"}
 
@@ -119,7 +120,8 @@ def test_workload_and_its_pod_have_the_labels() -> None:
 
 
 def test_directories_of_the_node_are_below_its_root() -> None:
-    places = InCluster(daemon_set({}), NODE, Path("/proc/7/root")).places("gpu.example.com")
+    cluster = ClusterSection(kubeconfig=Path("k"), node=NODE, root=Path("/proc/7/root"))
+    places = InCluster(daemon_set({}), cluster).places("gpu.example.com")
     assert places.registry_dir == Path("/proc/7/root/var/lib/kubelet/plugins_registry")
     assert places.cdi_dirs == (Path("/proc/7/root/run/cdi"), Path("/proc/7/root/etc/cdi"))
     socket = Path("/var/lib/kubelet/plugins/gpu/dra.sock")
@@ -229,7 +231,7 @@ async def subject(
         kubelet = asyncio.create_task(FakeKubelet(server.api, status, exit_code).run())
         records = Recorded()
         try:
-            async with laboratory(settings(root), ["main"], root / "run", JumpClock(), records) as found:
+            async with laboratory(run_of(root), ["main"], root / "run", JumpClock(), records) as found:
                 yield server.api, found["main"], records
             assert await server.api.list(PODS) == []
             assert [one["metadata"]["name"] for one in await server.api.list(NAMESPACES)].count("gpus") == 0
@@ -325,13 +327,13 @@ async def test_unknown_node_is_an_error(tmp_path: Path) -> None:
 async def test_only_one_run_uses_a_node(tmp_path: Path) -> None:
     async with subject(tmp_path):
         with pytest.raises(ConfigurationError, match="another run"):
-            async with laboratory(settings(tmp_path), ["main"], tmp_path / "run", JumpClock(), NoRecords()):
+            async with laboratory(run_of(tmp_path), ["main"], tmp_path / "run", JumpClock(), NoRecords()):
                 raise AssertionError
 
 
 async def test_unreachable_node_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="plugins_registry"):
-        async with laboratory(settings(tmp_path), ["main"], tmp_path / "run", JumpClock(), NoRecords()):
+        async with laboratory(run_of(tmp_path), ["main"], tmp_path / "run", JumpClock(), NoRecords()):
             raise AssertionError
 
 
@@ -346,7 +348,7 @@ async def test_new_slices_of_the_node_are_removed_and_others_stay(tmp_path: Path
         await server.api.create(SLICES, slice_of("nic.example.com", "nics"))
         (tmp_path / "node/var/lib/kubelet/plugins_registry").mkdir(parents=True)
         (tmp_path / "kubeconfig").write_text((await server.kubeconfig()).read_text())
-        async with laboratory(settings(tmp_path), ["main"], tmp_path / "run", JumpClock(), NoRecords()):
+        async with laboratory(run_of(tmp_path), ["main"], tmp_path / "run", JumpClock(), NoRecords()):
             await server.api.create(SLICES, slice_of("gpu.example.com", "gpus"))
         assert [one["metadata"]["name"] for one in await server.api.list(SLICES)] == ["nics"]
 

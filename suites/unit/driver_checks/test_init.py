@@ -11,11 +11,10 @@ import pytest
 from drahealth.fakes.cluster.api import SLICES
 from drahealth.proto.services import GET_INFO
 from drahealth.suites.commands.certify_init import describe, planned_requirements, write_profile, write_starting_profile
+from drahealth.suites.driver_checks.experiment import NO_FAULTS
 from drahealth.suites.driver_checks.profile.file import read_profile
-from drahealth.suites.driver_checks.profile.model import DriverProfile
-from drahealth.suites.driver_checks.profile.settings import settings_of
+from drahealth.suites.driver_checks.profile.model import DriverProfile, RunningDriver
 from drahealth.suites.driver_checks.profile.starting import STARTING_PROFILES, driver_profile, starting_profile
-from drahealth.suites.driver_checks.settings import NO_FAULTS, Settings
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.api_servers.serving import api_server
 from drahealth.suites.unit.driver_checks.healthy_run import resource_slice
@@ -51,7 +50,7 @@ def test_written_profile_of_a_running_driver_is_valid(tmp_path: Path) -> None:
     path.write_text(driver_profile({"driver": {"running": {"registry-dir": "/r", "kubeconfig": "/k"}}}, "Driver x."))
     running = read_profile(path).profile.driver.running
     assert running is not None
-    assert (running.registry_dir, running.kubeconfig) == ("/r", "/k")
+    assert (running.registry_dir, running.kubeconfig) == (Path("/r"), Path("/k"))
 
 
 def test_every_key_has_a_comment_and_a_valid_example() -> None:
@@ -78,10 +77,10 @@ def test_every_section_of_the_model_is_in_the_template() -> None:
 def test_starting_profile_is_accepted_by_plan_and_labelled(name: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     write_starting_profile(name, path)
-    settings = settings_of(read_profile(path))
-    reasons = {reason for one in planned_requirements(settings) for reason in one.reasons}
+    run = read_profile(path)
+    reasons = {reason for one in planned_requirements(run) for reason in one.reasons}
     assert "Not verified here" in path.read_text()
-    assert (bool(settings.faults), NO_FAULTS in reasons) == ((False, True) if name == "cpu" else (True, False))
+    assert (bool(run.profile.fault), NO_FAULTS in reasons) == ((False, True) if name == "cpu" else (True, False))
 
 
 @pytest.mark.parametrize("name", STARTING_PROFILES)
@@ -99,6 +98,10 @@ def test_existing_file_of_a_starting_profile_is_kept(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["tpu-node.yaml"]
 
 
+def running(**places: Path) -> RunningDriver:
+    return RunningDriver.model_validate({key.replace("_", "-"): path for key, path in places.items()})
+
+
 @pytest.fixture
 async def rig() -> AsyncIterator[LabRig]:
     rig = LabRig()
@@ -108,7 +111,7 @@ async def rig() -> AsyncIterator[LabRig]:
 
 async def test_description_of_a_running_driver_names_its_apis(rig: LabRig) -> None:
     await rig.driver()
-    (found,) = await describe(Settings(registry_dir=rig.places.registry_dir))
+    (found,) = await describe(running(registry_dir=rig.places.registry_dir))
     assert found.startswith(f"Driver {DRIVER}, which advertises v1.DRAPlugin")
 
 
@@ -120,18 +123,18 @@ async def test_several_running_drivers_need_a_socket(rig: LabRig) -> None:
 
     await rig.serve({GET_INFO: get_info})
     with pytest.raises(ConfigurationError, match="2 DRA drivers"):
-        await describe(Settings(registry_dir=rig.places.registry_dir))
-    assert len(await describe(Settings(socket=driver.sockets[1]))) == 1
+        await describe(running(registry_dir=rig.places.registry_dir))
+    assert len(await describe(running(socket=driver.sockets[1]))) == 1
 
 
 async def test_directory_without_a_driver_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="0 DRA drivers"):
-        await describe(Settings(registry_dir=tmp_path))
+        await describe(running(registry_dir=tmp_path))
 
 
 async def test_devices_of_a_running_driver_are_named(rig: LabRig, tmp_path: Path) -> None:
     await rig.driver()
     async with api_server("memory", tmp_path) as server:
         await server.api.create(SLICES, {**resource_slice("gpu-0", "gpu-1"), "metadata": {"name": "a"}})
-        settings = Settings(registry_dir=rig.places.registry_dir, kubeconfig=await server.kubeconfig())
-        assert (await describe(settings))[1:] == ["It publishes 2 devices: gpu-0, gpu-1."]
+        found = running(registry_dir=rig.places.registry_dir, kubeconfig=await server.kubeconfig())
+        assert (await describe(found))[1:] == ["It publishes 2 devices: gpu-0, gpu-1."]

@@ -9,10 +9,11 @@ from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import NODES
 from drahealth.proto.events import Event
 from drahealth.suites.driver_checks.experiment import Process
-from drahealth.suites.driver_checks.settings import CDI_DIRS, Settings
+from drahealth.suites.driver_checks.profile.model import CDI_DIRS
 from drahealth.suites.driver_checks.subject.laboratory import laboratory
 from drahealth.suites.driver_checks.subject.places import Places
 from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.unit.driver_checks.runs import run_with
 
 HOST = gethostname().lower()
 
@@ -31,8 +32,10 @@ async def running_driver(root: Path, node: str, node_name: str) -> Places:
     """The places of a driver that runs, with an API server that has this Node."""
     async with api_server("memory", root / "api") as server:
         await server.api.create(NODES, {"metadata": {"name": node}})
-        settings = Settings(registry_dir=root, kubeconfig=await server.kubeconfig(), node_name=node_name)
-        async with laboratory(settings, ["main"], root, JumpClock(), NoRecords()) as found:
+        running = {"registry-dir": root, "kubeconfig": await server.kubeconfig(), "node-name": node_name}
+        async with laboratory(
+            run_with({"driver": {"running": running}}), ["main"], root, JumpClock(), NoRecords()
+        ) as found:
             return found["main"].places
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.commands.certify_init import plan_lines
-from drahealth.suites.driver_checks.declared_faults import (
+from drahealth.suites.driver_checks.driver_run import DriverRun, plan
+from drahealth.suites.driver_checks.experiments import EXPERIMENTS
+from drahealth.suites.driver_checks.profile.faults import (
     FAULTS_LIMIT,
     Action,
     Fault,
@@ -20,20 +22,20 @@ from drahealth.suites.driver_checks.declared_faults import (
     overlap,
     pairs,
 )
-from drahealth.suites.driver_checks.experiments import EXPERIMENTS
-from drahealth.suites.driver_checks.settings import Settings, plan
+from drahealth.suites.unit.driver_checks.runs import fault, run_with
 
-HOT = Fault("hot", WriteFile("/hot", "x"), RemoveFile("/hot"), settle=2)
-STAYS = replace(HOT, name="stays", heals="none")
-RESTARTS = replace(HOT, name="restarts", breaks=SetEnvironment({"A": "b"}), heals="restart")
+HOT = fault("hot", WriteFile("/hot", "x"), RemoveFile("/hot"), settle=2.0)
+STAYS = fault("stays", HOT.break_, "none", settle=2.0)
+RESTARTS = fault("restarts", SetEnvironment({"A": "b"}), "restart", settle=2.0)
 
 
 def named(number: int, **changes: object) -> Fault:
-    return replace(HOT, name=f"fault-{number}", **changes)  # type: ignore[arg-type]
+    return HOT.model_copy(update={"name": f"fault-{number}", **changes})
 
 
-def settings(*faults: Fault) -> Settings:
-    return Settings(command=("./driver",), level="full", faults=faults)
+def run(*faults: Fault) -> DriverRun:
+    asked = run_with(level="full")
+    return replace(asked, profile=asked.profile.model_copy(update={"fault": faults}))
 
 
 def test_each_fault_that_lasts_is_caused() -> None:
@@ -48,19 +50,19 @@ def test_faults_beyond_the_limit_are_left_out_except_the_first() -> None:
 
 def test_experiment_takes_the_time_of_its_faults() -> None:
     one = EXPERIMENTS["fault-without-stream"]
-    first, both = settings(HOT), settings(HOT, named(1))
+    first, both = run(HOT), run(HOT, named(1))
     assert one.seconds_per_fault is not None
     assert both.seconds_of(one) - first.seconds_of(one) == one.seconds_per_fault + HOT.seconds
-    assert settings(STAYS, HOT).faults_of(EXPERIMENTS["faults"]) == (STAYS, HOT)
-    assert settings(HOT).faults_of(EXPERIMENTS["watch"]) == ()
+    assert run(STAYS, HOT).faults_of(EXPERIMENTS["faults"]) == (STAYS, HOT)
+    assert run(HOT).faults_of(EXPERIMENTS["watch"]) == ()
 
 
 def test_plan_names_the_faults_for_which_there_is_no_time() -> None:
-    limited = settings(HOT, named(1, settle=FAULTS_LIMIT))
+    limited = run(HOT, named(1, settle=FAULTS_LIMIT))
     without = [line for line in plan_lines(limited) if "without fault-1" in line]
     planned = [one for one, excluded in plan(limited) if one.seconds_per_fault is not None and not excluded]
     assert (len(without), "second-fault" in {one.name for one in planned}) == (len(planned), True)
-    assert not [line for line in plan_lines(settings(HOT, named(1))) if "without fault-1" in line]
+    assert not [line for line in plan_lines(run(HOT, named(1))) if "without fault-1" in line]
 
 
 def test_adjacent_faults_of_one_device_form_a_pair() -> None:
@@ -81,4 +83,4 @@ def test_adjacent_faults_of_one_device_form_a_pair() -> None:
 )
 def test_faults_overlap_if_they_write_to_one_place(mine: Action, theirs: Action, same: bool) -> None:
     none = RunCommand(("true",))
-    assert overlap(Fault("a", mine, none), Fault("b", theirs, none)) is same
+    assert overlap(fault("a", mine, none), fault("b", theirs, none)) is same

@@ -8,7 +8,6 @@ import pytest
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import NODES, SLICES
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.suites.driver_checks.settings import Settings
 from drahealth.suites.driver_checks.subject.driver_pod import (
     RUN_LABEL,
     LabelledClient,
@@ -18,6 +17,7 @@ from drahealth.suites.driver_checks.subject.driver_pod import (
 )
 from drahealth.suites.driver_checks.subject.laboratory import laboratory
 from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.unit.driver_checks.runs import run_with
 from drahealth.suites.unit.driver_checks.test_laboratory import NoRecords
 
 
@@ -76,7 +76,7 @@ async def test_cluster_of_the_user_is_cleaned_before_a_run(tmp_path: Path) -> No
     async with api_server("memory", tmp_path) as server:
         label = run_name(tmp_path / "dh-dead")
         await server.api.create(NODES, {"metadata": {"name": "drahealth-a-main", "labels": {RUN_LABEL: label}}})
-        given = Settings(("driver",), api_server="kubeconfig", kubeconfig=await server.kubeconfig())
+        given = run_with({"api-server": {"kubeconfig": await server.kubeconfig()}})
         async with laboratory(given, ["main"], tmp_path / "run", JumpClock(), NoRecords()) as found:
             names = [one["metadata"]["name"] for one in await server.api.list(NODES)]
             assert names == [found["main"].places.node_name]

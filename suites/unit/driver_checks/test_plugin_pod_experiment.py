@@ -6,9 +6,9 @@ from pathlib import Path
 from drahealth.proto.events import ExperimentEnded, PodDeleted
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.device_plugins.observed import plugin_pod_runs
-from drahealth.suites.driver_checks.settings import Settings
 from drahealth.suites.driver_checks.verdicts import Verdict
 from drahealth.suites.unit.driver_checks.pod_lifetime import run_while_the_pod_lives
+from drahealth.suites.unit.driver_checks.runs import run_with
 
 SERVE = (
     *(sys.executable, "-m", "drahealth.suites", "driver", "serve", "--kubeconfig", "{kubeconfig}"),
@@ -26,8 +26,9 @@ DONE = "plugin-pod-status"
 async def test_two_pods_use_devices_of_each_resource(tmp_path: Path) -> None:
     file = tmp_path / "plugins.yaml"
     file.write_text(PLUGINS)
-    settings = Settings(command=(*SERVE, str(file)), only=frozenset({DONE}), level="core", subject="device-plugin")
-    evidence = await run_while_the_pod_lives(settings)
+    driver = {"kind": "device-plugin", "command": (*SERVE, str(file))}
+    asked = run_with({"driver": driver}, only=frozenset({DONE}), level="core")
+    evidence = await run_while_the_pod_lives(asked)
     first, second = plugin_pod_runs(evidence, DONE)
     assert [one.what.outcome for one in evidence.of(ExperimentEnded, DONE)] == ["done"]
     assert {resource for resource, _ in first.allocated} == {"example.com/gpu", "example.com/nic"}

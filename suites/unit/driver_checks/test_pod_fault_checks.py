@@ -8,12 +8,13 @@ import pytest
 
 from drahealth.proto.events import Event, FaultInjected, PodRequested, ReportReceived, StatusSeen
 from drahealth.proto.values import Health
-from drahealth.suites.driver_checks.declared_faults import Fault, RemoveFile, SetEnvironment, WriteFile
 from drahealth.suites.driver_checks.observed_pods import resources
 from drahealth.suites.driver_checks.pods import devices_to_break, faults_of_pods
+from drahealth.suites.driver_checks.profile.faults import RemoveFile, SetEnvironment, WriteFile
 from drahealth.suites.driver_checks.verdicts import Verdict
 from drahealth.suites.unit.driver_checks.edits import finding
 from drahealth.suites.unit.driver_checks.healthy_run import Edit, without
+from drahealth.suites.unit.driver_checks.runs import fault
 
 CHECKS = [
     ("fault-appears-in-the-pod-status", "pod-faults"),
@@ -89,7 +90,7 @@ def test_check_without_a_fault_or_a_pod_is_not_tested(check: str, run: str) -> N
 
 
 def test_faults_that_restart_the_driver_are_left_out_and_lasting_ones_come_last() -> None:
-    lasting, hot = Fault("lasting", BREAK, "none", device="gpu-2"), Fault("hot", BREAK, HEAL, device="pool/gpu-1")
-    restarts = Fault("restarts", BREAK, "restart", device="gpu-3"), Fault("env", SetEnvironment({"A": "1"}), HEAL)
+    lasting, hot = fault("lasting", BREAK, "none", device="gpu-2"), fault("hot", BREAK, HEAL, device="pool/gpu-1")
+    restarts = fault("restarts", BREAK, "restart", device="gpu-3"), fault("env", SetEnvironment({"A": "1"}), HEAL)
     assert faults_of_pods([lasting, *restarts, hot]) == [hot, lasting]
     assert devices_to_break([lasting, *restarts, hot]) == {"gpu-1", "gpu-2"}

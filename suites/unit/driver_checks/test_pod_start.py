@@ -1,20 +1,19 @@
 """A driver that starts as the manifest of its Pod says."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.program.user_files import FileError
+from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.profile.file import read_profile
-from drahealth.suites.driver_checks.profile.pod import PodStart, pod_start
-from drahealth.suites.driver_checks.profile.settings import settings_of
+from drahealth.suites.driver_checks.profile.manifests import PodStart, pod_start
 from drahealth.suites.driver_checks.sandbox.declared import SERVICE_ACCOUNT_DIR, Sandbox, Volume
-from drahealth.suites.driver_checks.settings import Settings
 from drahealth.suites.driver_checks.subject.laboratory import laboratory
 from drahealth.suites.driver_checks.subject.places import private_places
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.unit.driver_checks.runs import run_with
 from drahealth.suites.unit.driver_checks.test_laboratory import NoRecords
 from drahealth.suites.unit.driver_checks.test_sandbox import in_sandbox, output_of
 
@@ -74,10 +73,10 @@ def started(tmp_path: Path, text: str = MANIFEST, container: str = "plugin") -> 
     return pod_start(path, container, ())
 
 
-def settings(tmp_path: Path, more: str = "", manifest: str = MANIFEST) -> Settings:
+def run_of(tmp_path: Path, more: str = "", manifest: str = MANIFEST) -> DriverRun:
     (tmp_path / "driver.yaml").write_text(manifest)
     (tmp_path / "gpu.toml").write_text(PROFILE + more)
-    return settings_of(read_profile(tmp_path / "gpu.toml"))
+    return read_profile(tmp_path / "gpu.toml")
 
 
 def test_container_gives_command_and_variables(tmp_path: Path) -> None:
@@ -135,10 +134,8 @@ def test_unsupported_manifest_field_is_rejected_with_its_path(tmp_path: Path, ol
 
 
 def test_profile_starts_the_container_in_a_sandbox(tmp_path: Path) -> None:
-    found = settings(
-        tmp_path, 'command = ["./driver"]\nenvironment = { MODE = "all" }\n[sandbox]\nprivate = ["/dev"]\n'
-    )
-    assert (found.command[0], found.environment["MODE"]) == ("./driver", "all")
+    found = run_of(tmp_path, 'command = ["./driver"]\nenvironment = { MODE = "all" }\n[sandbox]\nprivate = ["/dev"]\n')
+    assert (found.profile.driver.command[0], found.profile.driver.environment["MODE"]) == ("./driver", "all")
     assert found.sandbox
     assert {"/dev", "/etc/gpu", "/run/gpu", SERVICE_ACCOUNT_DIR} <= set(found.sandbox.private_directories)
     kinds = ["Namespace", "ConfigMap", "Secret"]
@@ -157,7 +154,7 @@ def test_profile_starts_the_container_in_a_sandbox(tmp_path: Path) -> None:
 )
 def test_profile_with_a_wrong_pod_is_rejected(tmp_path: Path, more: str, manifest: str) -> None:
     with pytest.raises(FileError):
-        settings(tmp_path, more, manifest)
+        run_of(tmp_path, more, manifest)
 
 
 def test_source_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
@@ -184,9 +181,8 @@ async def test_driver_sees_the_volumes_of_its_pod(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("user_namespaces")
 async def test_driver_has_the_service_account_of_a_pod(tmp_path: Path) -> None:
-    declared = Sandbox(volumes=(Volume(SERVICE_ACCOUNT_DIR, files=(("namespace", "gpus"),)),))
-    given: dict[str, Any] = {"sandbox": declared, "api_server": "memory"}
-    async with laboratory(Settings(("driver",), **given), ["main"], tmp_path, JumpClock(), NoRecords()) as found:
+    run = run_with({"sandbox": {}}, volumes=(Volume(SERVICE_ACCOUNT_DIR, files=(("namespace", "gpus"),)),))
+    async with laboratory(run, ["main"], tmp_path, JumpClock(), NoRecords()) as found:
         variables = found["main"].places.environment()
         assert (variables["KUBECONFIG"], variables["KUBERNETES_SERVICE_PORT"].isdecimal()) == ("", True)
         folder = found["main"].places.service_account

@@ -31,8 +31,7 @@ from drahealth.proto.events import (
 )
 from drahealth.suites.driver_checks.evidence import Evidence, Listener
 from drahealth.suites.driver_checks.run_experiments import run_experiments
-from drahealth.suites.driver_checks.sandbox.declared import Helper
-from drahealth.suites.driver_checks.settings import Settings
+from drahealth.suites.unit.driver_checks.runs import run_with
 
 SERVE = (
     *(sys.executable, "-m", "drahealth.suites", "driver", "serve", "--kubeconfig", "{kubeconfig}"),
@@ -54,8 +53,7 @@ async def run(
     command: Sequence[str], *only: str, clock: JumpClock | None = None, listener: Listener = lambda *_: None
 ) -> Evidence:
     """Runs these experiments."""
-    settings = Settings(command=tuple(command), only=frozenset(only))
-    return await run_experiments(settings, listener, clock or JumpClock())
+    return await run_experiments(run_with(command=command, only=frozenset(only)), listener, clock or JumpClock())
 
 
 @asynccontextmanager
@@ -227,8 +225,8 @@ DAEMON = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sy
 
 async def test_sockets_of_a_helper_are_not_those_of_the_driver(serve: tuple[str, ...]) -> None:
     socket = "{plugins_dir}/daemon.sock"
-    helper = Helper((sys.executable, "-c", DAEMON, socket), ready=socket)
-    settings = Settings(command=serve, only=frozenset({"registration", "end"}), helpers=(helper,))
-    evidence = await run_experiments(settings, clock=JumpClock())
+    helper = {"command": (sys.executable, "-c", DAEMON, socket), "ready": socket}
+    asked = run_with({"helper": [helper]}, serve, only=frozenset({"registration", "end"}))
+    evidence = await run_experiments(asked, clock=JumpClock())
     named = [Path(path).name for one in evidence.of(SocketsListed) for path in one.what.plugins]
     assert (bool(named), "daemon.sock" in named) == (True, False)

@@ -1,12 +1,15 @@
 """[[fault]] of a driver profile: each kind of adapter, and the mistakes with their lines."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from drahealth.fakes.program.user_files import FileError
 from drahealth.proto.values import Health
-from drahealth.suites.driver_checks.declared_faults import (
+from drahealth.suites.driver_checks.driver_run import plan
+from drahealth.suites.driver_checks.experiment import NO_BACKEND
+from drahealth.suites.driver_checks.profile.faults import (
     Action,
     CallHttp,
     CreateFile,
@@ -19,8 +22,7 @@ from drahealth.suites.driver_checks.declared_faults import (
     WriteFile,
 )
 from drahealth.suites.driver_checks.profile.file import read_profile
-from drahealth.suites.driver_checks.profile.settings import settings_of
-from drahealth.suites.driver_checks.settings import NO_BACKEND, plan
+from drahealth.suites.unit.driver_checks.runs import fault
 
 HEAD = 'format = "driver-profile/v1"\n[driver]\ncommand = ["./driver"]\n'
 FAULT = '[[fault]]\nname = "unplugged"\n'
@@ -30,7 +32,7 @@ def read(tmp_path: Path, text: str) -> tuple[Fault, ...]:
     (tmp_path / "backend.py").touch()
     path = tmp_path / "gpu.toml"
     path.write_text(HEAD + text)
-    return settings_of(read_profile(path)).faults
+    return read_profile(path).profile.fault
 
 
 def mistakes(tmp_path: Path, text: str) -> list[str]:
@@ -71,28 +73,30 @@ def mistakes(tmp_path: Path, text: str) -> list[str]:
 )
 def test_each_kind_of_adapter_is_an_action(tmp_path: Path, text: str, action: Action) -> None:
     found = read(tmp_path, f'{FAULT}break = {text}\nheal = "none"\n')
-    assert found == (Fault("unplugged", action, "none"),)
+    assert found == (fault("unplugged", action, "none"),)
 
 
 def test_backend_command_defaults_to_break_and_the_device(tmp_path: Path) -> None:
     script = tmp_path / "backend.py"
     backend = '{ backend = "backend.py", arguments = ["{driver_dir}"] }'
-    (fault,) = read(tmp_path, f'{FAULT}break = {backend}\nheal = {{ backend = "backend.py", tell = "repair all" }}\n')
-    assert (fault.breaks, fault.heals) == (
+    (found,) = read(tmp_path, f'{FAULT}break = {backend}\nheal = {{ backend = "backend.py", tell = "repair all" }}\n')
+    assert (found.break_, found.heal) == (
         TellBackend(script, ("{driver_dir}",), "break {device}"),
         TellBackend(script, (), "repair all"),
     )
 
 
-def test_all_keys_of_a_fault_are_in_the_settings(tmp_path: Path) -> None:
+def test_all_keys_of_a_fault_are_read(tmp_path: Path) -> None:
     keys = 'device = "gpu-1"\nhealth = "Unknown"\nsettle = "2s"\nlimit = "1s"\ngrade = "asked"\n'
     more = 'on-error = "FAIL"\non-no-effect = "NOT_TESTED"\nchange = { remove = "b" }\nheal = "restart"\n'
     assert read(tmp_path, f'{FAULT}break = {{ remove = "a" }}\n{keys}{more}') == (
-        Fault(
-            *("unplugged", RemoveFile("a"), "restart", "gpu-1", RemoveFile("b")),
+        fault(
+            *("unplugged", RemoveFile("a"), "restart"),
+            device="gpu-1",
+            change=RemoveFile("b"),
             health=Health.UNKNOWN,
-            settle=2,
-            limit=1,
+            settle=2.0,
+            limit=1.0,
             grade="asked",
             on_error="FAIL",
             on_no_effect="NOT_TESTED",
@@ -121,8 +125,8 @@ def test_a_mistake_in_a_fault_has_its_key(tmp_path: Path, text: str, where: str)
 
 
 def test_two_faults_need_two_names(tmp_path: Path) -> None:
-    fault = f'{FAULT}break = {{ remove = "a" }}\nheal = "none"\n'
-    assert mistakes(tmp_path, fault + fault)
+    one = f'{FAULT}break = {{ remove = "a" }}\nheal = "none"\n'
+    assert mistakes(tmp_path, one + one)
 
 
 def test_experiment_with_a_backend_is_planned_only_with_one(tmp_path: Path) -> None:
@@ -131,6 +135,6 @@ def test_experiment_with_a_backend_is_planned_only_with_one(tmp_path: Path) -> N
     for action in ('run = ["true"]', 'backend = "backend.py"'):
         path = tmp_path / "gpu.toml"
         path.write_text(HEAD + f'[[fault]]\nname = "a"\nbreak = {{ {action} }}\nheal = "none"\n')
-        excluded = {one.name: reason for one, reason in plan(settings_of(read_profile(path), level="full"))}
+        excluded = {one.name: reason for one, reason in plan(replace(read_profile(path), level="full"))}
         reasons.append(excluded["backend-restart"])
     assert reasons == [NO_BACKEND, ""]

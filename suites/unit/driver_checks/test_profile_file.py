@@ -1,4 +1,4 @@
-"""Driver profiles as files: every mistake has its key, and the settings are those of the file."""
+"""Driver profiles as files: every mistake has its key, and the run is that of the file."""
 
 import json
 import tomllib
@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.program.user_files import FileError
+from drahealth.suites.commands import certify_run
+from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.profile.file import read_profile
-from drahealth.suites.driver_checks.profile.settings import settings_of
 from drahealth.suites.driver_checks.profile.starting import driver_profile_schema
-from drahealth.suites.driver_checks.sandbox.declared import Helper, Sandbox
-from drahealth.suites.driver_checks.settings import Settings
+from drahealth.suites.driver_checks.sandbox.declared import Sandbox
 
 FIRST = 'format = "driver-profile/v1"\n'
 SMALL = FIRST + '[driver]\ncommand = ["./driver", "--dir={driver_dir}"]\n'
@@ -46,47 +46,52 @@ def problems(tmp_path: Path, text: str) -> list[str]:
     return [problem.where or (f"line {problem.line}" if problem.line else "") for problem in caught.value.problems]
 
 
-def settings(tmp_path: Path, text: str) -> Settings:
+def run_of(tmp_path: Path, text: str) -> DriverRun:
     path = tmp_path / "gpu.toml"
     path.write_text(text)
-    return settings_of(read_profile(path))
+    return read_profile(path)
 
 
-def test_profile_gives_the_settings_of_a_run(tmp_path: Path) -> None:
+def test_profile_gives_a_run(tmp_path: Path) -> None:
     more = 'name = "gpu.example.com"\ngrace = "1m30s"\nenvironment = {LOG = "x"}\n[claim]\ndevices = "all"\n'
-    found = settings(tmp_path, SMALL + more)
-    assert (found.command, found.driver_name, found.environment, found.grace, found.claim_devices) == (
+    found = run_of(tmp_path, SMALL + more)
+    driver = found.profile.driver
+    assert (driver.command, driver.name, driver.environment, driver.grace, found.profile.claim.devices) == (
         ("./driver", "--dir={driver_dir}"),
         "gpu.example.com",
         {"LOG": "x"},
         90.0,
         "all",
     )
-    assert (found.level, found.profile, found.working_directory) == ("core", "gpu", tmp_path / ".")
+    assert (found.level, found.name, driver.working_directory) == ("core", "gpu", tmp_path)
 
 
 def test_paths_of_a_running_driver_are_relative_to_the_file(tmp_path: Path) -> None:
-    found = settings(tmp_path, FIRST + '[driver]\nrunning = {registry-dir = "reg", kubeconfig = "/etc/k"}\n')
-    assert (found.command, found.registry_dir, found.kubeconfig) == ((), tmp_path / "reg", Path("/etc/k"))
+    found = run_of(tmp_path, FIRST + '[driver]\nrunning = {registry-dir = "reg", kubeconfig = "/etc/k"}\n')
+    running = found.profile.driver.running
+    assert running
+    assert (running.registry_dir, found.profile.kubeconfig) == (tmp_path / "reg", Path("/etc/k"))
 
 
 def test_cluster_of_a_kubeconfig_is_the_api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/user")
-    found = settings(tmp_path, SMALL + '[api-server]\nkubeconfig = "~/.kube/config"\n')
-    assert (found.api_server, found.kubeconfig) == ("kubeconfig", Path("/home/user/.kube/config"))
-    other = settings_of(read_profile(tmp_path / "gpu.toml"), api_server="memory")
-    assert (other.api_server, other.kubeconfig) == ("memory", None)
+    found = run_of(tmp_path, SMALL + '[api-server]\nkubeconfig = "~/.kube/config"\n')
+    assert (found.profile.api_server_kind, found.profile.kubeconfig) == ("kubeconfig", Path("/home/user/.kube/config"))
+    other = certify_run.run_of(tmp_path / "gpu.toml", api_server="memory").profile
+    assert (other.api_server_kind, other.kubeconfig) == ("memory", None)
 
 
 def test_sandbox_and_helpers_are_those_of_the_file(tmp_path: Path) -> None:
     helper = '[[helper]]\ncommand = ["daemon"]\nready = "{driver_dir}/d"\nlimit = "1m"\n[[helper]]\ncommand = ["nri"]\n'
-    found = settings(tmp_path, SMALL + '[sandbox]\nprivate = ["/dev"]\n' + helper)
+    found = run_of(tmp_path, SMALL + '[sandbox]\nprivate = ["/dev"]\n' + helper)
     assert found.sandbox == Sandbox(private=("/dev",))
-    assert found.helpers == (Helper(("daemon",), ready="{driver_dir}/d", limit=60.0), Helper(("nri",)))
+    daemon, nri = found.profile.helper
+    assert (daemon.command, daemon.ready, daemon.limit) == (("daemon",), "{driver_dir}/d", 60.0)
+    assert (nri.command, nri.ready, nri.limit) == (("nri",), "", 30.0)
 
 
 def test_driver_that_cannot_run_twice_is_checked_one_process_at_a_time(tmp_path: Path) -> None:
-    assert settings(tmp_path, SMALL + "[abilities]\nseveral-processes = false\n").sequential
+    assert run_of(tmp_path, SMALL + "[abilities]\nseveral-processes = false\n").profile.sequential
 
 
 def test_all_mistakes_are_reported_at_once_with_their_keys(tmp_path: Path) -> None:
@@ -186,7 +191,7 @@ def test_any_text_is_read_or_rejected_with_a_key_or_a_line_of_the_file(
 
 def test_manifests_of_a_demo_give_claims_of_the_newest_version(tmp_path: Path) -> None:
     (tmp_path / "demo.yaml").write_text(DEMO)
-    found = settings(tmp_path, SMALL + '[claim]\nmanifests = ["demo.yaml"]\n').claim
+    found = run_of(tmp_path, SMALL + '[claim]\nmanifests = ["demo.yaml"]\n').claim
     assert [one["kind"] for one in found] == ["Namespace", "ResourceClaim"]
     assert found[1]["spec"]["devices"]["requests"] == [
         {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
@@ -229,20 +234,20 @@ def test_objects_can_be_of_any_kind(tmp_path: Path) -> None:
     kinds = [("v1", "ConfigMap"), ("apiextensions.k8s.io/v1", "CustomResourceDefinition"), ("example.com/v1", "Node")]
     texts = [f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\n" for version, kind in kinds]
     (tmp_path / "objects.yaml").write_text("---\n".join(texts))
-    found = settings(tmp_path, SMALL + "[api-server]\nobjects = ['objects.yaml']\n").objects
+    found = run_of(tmp_path, SMALL + "[api-server]\nobjects = ['objects.yaml']\n").objects
     assert [(one["apiVersion"], one["kind"]) for one in found] == kinds
 
 
 def test_schema_accepts_a_profile_that_the_model_accepts(tmp_path: Path) -> None:
     text = SMALL + 'grace = "5s"\n[api-server]\nkind = "real"\nkubernetes = "1.37.1"\n[claim]\ndevices = "all"\n'
-    settings(tmp_path, text)
+    run_of(tmp_path, text)
     jsonschema.validate(tomllib.loads(text), json.loads(json.dumps(driver_profile_schema())))
 
 
 def test_device_plugin_is_the_subject_of_its_profile(tmp_path: Path) -> None:
     path = tmp_path / "plugin.toml"
     path.write_text(FIRST + '[driver]\nkind = "device-plugin"\ncommand = ["./plugin", "{device_plugins_dir}"]\n')
-    assert settings_of(read_profile(path)).subject == "device-plugin"
+    assert read_profile(path).profile.subject == "device-plugin"
 
 
 def test_device_plugin_must_be_started(tmp_path: Path) -> None:
@@ -253,5 +258,5 @@ def test_device_plugin_must_be_started(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["pod_uid", "instance"])
 def test_driver_with_distinct_instances_supports_rolling_update(tmp_path: Path, name: str) -> None:
     more = "[abilities]\nrolling-update = true\n"
-    assert settings(tmp_path, SMALL.replace("driver_dir", name) + more).rolling_update
-    assert not settings(tmp_path, SMALL).rolling_update
+    assert run_of(tmp_path, SMALL.replace("driver_dir", name) + more).profile.abilities.rolling_update
+    assert not run_of(tmp_path, SMALL).profile.abilities.rolling_update

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from drahealth.proto.events import Event, ExperimentEnded, ExperimentStarted, ProcessExited, ReportReceived
 from drahealth.suites.commands.check_progress import PlainView, Progress, TerminalView, judged_by, view_on
-from drahealth.suites.driver_checks.duration import duration
+from drahealth.suites.driver_checks.driver_run import duration
 from drahealth.suites.driver_checks.output_text import exit_text
-from drahealth.suites.driver_checks.settings import Settings
+from drahealth.suites.unit.driver_checks.runs import run_with
 
-SETTINGS = Settings(command=("driver",), level="core")
+RUN = run_with(level="core")
 END = "end"
 
 
@@ -36,7 +36,7 @@ class Rig:
     shown: Shown = field(default_factory=Shown)
 
     def progress(self, *only: str) -> Progress:
-        return Progress(SETTINGS, self.shown, only, lambda: self.time)
+        return Progress(RUN, self.shown, only, lambda: self.time)
 
     def after(self, seconds: float, *events: Event, of: Progress, experiment: str = END) -> None:
         self.time += seconds
@@ -47,9 +47,9 @@ class Rig:
 def test_first_line_has_the_requirements_and_the_usual_time() -> None:
     rig = Rig()
     rig.after(0, ExperimentStarted("main"), ExperimentStarted("main"), of=rig.progress())
-    number = len({name for each in judged_by(SETTINGS).values() for name in each})
+    number = len({name for each in judged_by(RUN).values() for name in each})
     first, second, _ = rig.shown.lines
-    assert first == f"   0.0 s  level core: {number} requirements, about {duration(SETTINGS):.0f} s left"
+    assert first == f"   0.0 s  level core: {number} requirements, about {duration(RUN):.0f} s left"
     assert second.startswith(f"   0.0 s  {END}: ")
 
 
@@ -58,7 +58,7 @@ def test_experiment_has_its_requirements_and_its_time() -> None:
     progress = rig.progress()
     rig.after(1, ExperimentStarted("main"), of=progress)
     rig.after(2.5, ExperimentEnded("incomplete", "no socket"), of=progress)
-    judged = judged_by(SETTINGS)[END]
+    judged = judged_by(RUN)[END]
     start, end = rig.shown.lines[1:]
     assert (f"   1.0 s  {END}: " in start, f" For {', '.join(judged[:3])}" in start) == (True, True)
     assert end == f"   3.5 s  {END}: incomplete after 2.5 s: no socket"
@@ -77,7 +77,7 @@ def test_state_has_the_remaining_time_and_the_running_experiment() -> None:
     progress = rig.progress()
     rig.after(4, ExperimentStarted("main"), ReportReceived("gpu", "", "s", 1, ()), of=progress)
     progress.tick()
-    left = duration(SETTINGS) - 4
+    left = duration(RUN) - 4
     assert rig.shown.last == f"   4.0 s  about {left:.0f} s left; running: {END}; 1 health reports"
     rig.time += left
     progress.tick()

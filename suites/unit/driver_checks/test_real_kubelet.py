@@ -10,7 +10,7 @@ from drahealth.suites.driver_checks.mutants.driver import HEALTHY, command
 from drahealth.suites.driver_checks.mutants.proving import level_of
 from drahealth.suites.driver_checks.real_kubelet import absence, prepared_claims
 from drahealth.suites.driver_checks.run_experiments import run_experiments
-from drahealth.suites.driver_checks.settings import Settings
+from drahealth.suites.unit.driver_checks.runs import run_with
 
 DEVICE = {"PoolName": "p", "DeviceName": "d", "ShareID": None, "RequestNames": ["r"], "CDIDeviceIDs": ["a.com/b=c"]}
 STATE = {"ClaimInfoStateList": [{"ClaimUID": "u", "DriverState": {"d.com": {"Devices": [DEVICE]}}}]}
@@ -32,7 +32,7 @@ async def test_machine_without_its_programs_is_an_error_with_a_hint(
 ) -> None:
     monkeypatch.setenv("DRAHEALTH_CACHE", str(tmp_path))
     only = frozenset({"kubelet-pod-status"})
-    evidence = await run_experiments(Settings(command=command(HEALTHY), only=only, level="full"))
+    evidence = await run_experiments(run_with(command=command(HEALTHY), only=only, level="full"))
     (end,) = evidence.of(ExperimentEnded, "kubelet-pod-status")
     assert (end.what.outcome, "drahealth binaries ensure" in end.what.reason) == ("error", True)
     assert absence()

@@ -1,19 +1,132 @@
-"""The manifests that a driver profile names: the driver's Pod, and objects for the API server."""
+"""The manifests that a driver profile names: claims, objects for the API server, and the driver's Pod."""
 
 import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 from uuid import NAMESPACE_DNS, uuid5
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic.alias_generators import to_camel
 
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, Object, is_of_kubernetes
 from drahealth.fakes.cluster.api_server.served_kinds import SERVED, kinds_in
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.user_files import Document, Place, documents, read, validated
-from drahealth.suites.driver_checks.claim_file import KINDS
 from drahealth.suites.driver_checks.sandbox.declared import Volume, check_private
+
+# Claims, and the objects that they need. The models have what drahealth needs to allocate a claim; the API server
+# checks the rest. Source: resource.k8s.io/v1.
+
+_Text = Annotated[str, StringConstraints(min_length=1)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True, alias_generator=to_camel)
+
+
+class _Metadata(_Part):
+    name: _Text
+    namespace: _Text = "default"
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class _Cel(_Part):
+    expression: _Text
+
+
+class _Selector(_Part):
+    cel: _Cel
+
+
+class _Toleration(_Part):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class _Wanted(_Part):
+    device_class_name: _Text
+    selectors: list[_Selector] = []
+    tolerations: list[_Toleration] = []
+    allocation_mode: str = ""
+    count: Annotated[int, Field(ge=0)] = 1
+
+
+class _Alternative(_Wanted):
+    name: _Text
+
+
+class _Request(_Part):
+    name: _Text
+    exactly: _Wanted | None = None
+    first_available: list[_Alternative] | None = None
+
+    @model_validator(mode="after")
+    def _is_of_one_form(self) -> "_Request":
+        if bool(self.exactly) == bool(self.first_available):
+            raise ValueError("must have either `exactly` or `firstAvailable`")
+        return self
+
+
+class _Requests(_Part):
+    requests: Annotated[list[_Request], Field(min_length=1)]
+
+
+class _ClaimSpec(_Part):
+    devices: _Requests
+
+
+class _Result(_Part):
+    request: _Text
+    driver: _Text
+    pool: _Text
+    device: _Text
+
+
+class _Results(_Part):
+    results: Annotated[list[_Result], Field(min_length=1)]
+
+
+class _Allocation(_Part):
+    devices: _Results
+
+
+class _Status(_Part):
+    allocation: _Allocation | None = None
+
+
+class _Claim(_Part):
+    api_version: Literal["resource.k8s.io/v1"] = "resource.k8s.io/v1"
+    metadata: _Metadata
+    spec: _ClaimSpec
+    status: _Status | None = None
+
+
+class _ClassSpec(_Part):
+    selectors: list[_Selector] = []
+
+
+class _DeviceClass(_Part):
+    api_version: Literal["resource.k8s.io/v1"] = "resource.k8s.io/v1"
+    metadata: _Metadata
+    spec: _ClassSpec = _ClassSpec()
+
+
+class _Namespace(_Part):
+    metadata: _Metadata
+
+
+_CLAIM_KINDS: Mapping[str, type[BaseModel]] = {
+    "ResourceClaim": _Claim,
+    "DeviceClass": _DeviceClass,
+    "Namespace": _Namespace,
+}
+
 
 # The manifests that a driver profile names: objects for the API server, and claims as drivers ship them in demos.
 
@@ -56,10 +169,10 @@ def claim_objects(paths: Sequence[Path]) -> tuple[Object, ...]:
 
 def _claim_objects(path: Path) -> Iterator[Object]:
     for document in documents(read(path), str(path)):
-        if _kind(document) not in (*KINDS, CLAIM_TEMPLATES.kind):
+        if _kind(document) not in (*_CLAIM_KINDS, CLAIM_TEMPLATES.kind):
             continue
         one = _as_claim(_converted(document))
-        validated(KINDS[one.data["kind"]], one)
+        validated(_CLAIM_KINDS[one.data["kind"]], one)
         yield one.data
 
 
