@@ -207,4 +207,4 @@ def test_checked_in_modules_equal_the_output_of_the_pinned_compiler(tmp_path: Pa
     if done.returncode and re.search("No matching distribution|connection broken", done.stderr):
         pytest.skip("pip reaches no package index, so the pinned compiler cannot be had")
     assert (done.returncode, done.stderr) == (0, "")
-    assert modules(tmp_path / "drahealth" / "proto") == modules(CHECKOUT / "proto")
+    assert modules(tmp_path / "proto") == modules(CHECKOUT / "proto")
