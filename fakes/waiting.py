@@ -2,9 +2,14 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
-# Wait for the first of several events, or for a condition.
+from drahealth.proto.clock import SYSTEM_CLOCK, Clock
+
+T = TypeVar("T")
+
+# Wait for the first of several events, with a limit, or for a condition.
 
 
 async def first_of(*waits: Awaitable[object]) -> None:
@@ -30,6 +35,54 @@ async def _first_ended(waits: tuple[Awaitable[object], ...]) -> "set[asyncio.Fut
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled at the limit. Raises TimeoutError."""
+    task = await _limited(clock, seconds, work)
+    if task.cancelled():
+        raise TimeoutError
+    return task.result()
+
+
+async def _limited(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """The task of `work`, which has ended, or is cancelled at the limit."""
+    task, limit = asyncio.create_task(work), asyncio.create_task(clock.sleep(seconds))
+    try:
+        await asyncio.wait([task, limit], return_when=asyncio.FIRST_COMPLETED)
+        return task
+    finally:
+        for one in (task, limit):
+            one.cancel()
+        await asyncio.gather(task, limit, return_exceptions=True)
+
+
+async def poll(
+    look: Callable[[], bool | Awaitable[bool]],
+    interval: float,
+    limit: float = math.inf,
+    clock: Clock = SYSTEM_CLOCK,
+) -> bool:
+    """Calls `look` every `interval` seconds, until it is true or for `limit` seconds. Returns whether it became true.
+
+    For conditions that send no event; `Changes` is for all others. A call in progress is cancelled at the limit. Errors
+    of `look` are raised.
+    """
+
+    async def looking() -> None:
+        while True:
+            found = look()
+            if found if isinstance(found, bool) else await found:
+                return
+            await clock.sleep(interval)
+
+    if limit == math.inf:
+        await looking()
+        return True
+    task = await _limited(clock, limit, looking())
+    if not task.cancelled():
+        task.result()
+    return not task.cancelled()
+
+
 class Changes:
     """Notifications of changes, for tasks that wait for a condition."""
 
@@ -45,6 +98,14 @@ class Changes:
         """Waits until the condition is true; checks it now and after each change."""
         while not condition():
             await self._next.wait()
+
+    async def until_within(self, condition: Callable[[], bool], seconds: float, clock: Clock) -> bool:
+        """As `until`, but for at most so many seconds. Returns whether the condition is true."""
+        try:
+            await within(clock, seconds, self.until(condition))
+        except TimeoutError:
+            return condition()
+        return True
 
 
 # The wait before the next attempt. Pure: the time is an argument.

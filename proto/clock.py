@@ -34,3 +34,6 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+SYSTEM_CLOCK = SystemClock()

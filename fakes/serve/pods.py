@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass
 
-from drahealth.fakes.cluster.api import CLAIMS, PODS, Api, ApiError, ListWatch, Object
+from drahealth.fakes.cluster.api import CLAIMS, PODS, Api, ApiError, Kind, ListWatch, Object
+from drahealth.fakes.cluster.mirror import Mirror
 from drahealth.fakes.cluster.pods import is_terminal
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.kubelet_plugin.health_table import HealthOverride
@@ -36,8 +37,7 @@ class NodePods:
     def __init__(self, source: ListWatch) -> None:
         self.problem = ""
         """Why they are not followed now; empty while they are."""
-        self._source = source
-        self._pods: dict[tuple[str, str], Object] = {}
+        self._mirror = Mirror(source, [PODS], self._changed, again=self._again, listed=self._listed)
         self._hearers: list[Callable[[], None]] = []
 
     def add(self, changed: Callable[[], None]) -> None:
@@ -46,33 +46,29 @@ class NodePods:
 
     def all(self) -> list[Object]:
         """All pods. Do not change them."""
-        return list(self._pods.values())
+        return self._mirror.objects(PODS)
 
     async def run(self) -> None:
         """Follows the pods until cancelled."""
-        while True:
-            try:
-                objects, revision = await self._source.snapshot(PODS)
-                self._pods = {_key(pod): pod for pod in objects}
-                if self.problem:
-                    log.warning("pods are watched again")
-                self.problem = ""
-                self._tell()
-                async for event in self._source.watch(PODS, since=revision):
-                    if event.type == "DELETED":
-                        self._pods.pop(_key(event.object), None)
-                    else:
-                        self._pods[_key(event.object)] = event.object
-                    self._tell()
-            except ApiError as error:
-                if error.status != 410 and not self.problem:
-                    log.warning("pods cannot be watched, their last annotations apply: %s", error)
-                    self.problem = f"pods cannot be watched: {error}"
-                if error.status not in (410, 503):
-                    await asyncio.sleep(REFUSED)
-            await asyncio.sleep(RETRY)
+        await self._mirror.run()
 
-    def _tell(self) -> None:
+    async def _again(self, error: ApiError | None) -> None:
+        if error and error.status != 410 and not self.problem:
+            log.warning("pods cannot be watched, their last annotations apply: %s", error)
+            self.problem = f"pods cannot be watched: {error}"
+        await asyncio.sleep(RETRY if error is None or error.status in (410, 503) else REFUSED)
+
+    def _listed(self) -> None:
+        if self.problem:
+            log.warning("pods are watched again")
+        self.problem = ""
+        self._notify()
+
+    def _changed(self, kind: Kind, old: Object | None, new: Object | None) -> None:
+        if not self._mirror.is_listing:
+            self._notify()
+
+    def _notify(self) -> None:
         for changed in self._hearers:
             changed()
 
@@ -92,10 +88,6 @@ def shown(pod: Object, ids: Collection[str], entry: str = "") -> Iterator[Resour
                 if found.get("resourceID") in ids:
                     health = _REPORTED_HEALTH.get(found.get("health", ""), Health.UNKNOWN)
                     yield ResourceHealth(found["resourceID"], health, found.get("message", ""))
-
-
-def _key(pod: Object) -> tuple[str, str]:
-    return pod["metadata"]["namespace"], pod["metadata"]["name"]
 
 
 # Observes the calls to drivers, and the statuses of pods, for timelines that wait for them or expect them.

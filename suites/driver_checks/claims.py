@@ -10,6 +10,7 @@ from uuid import uuid4
 from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, ApiError, Kind, ListWatch, Object
 from drahealth.fakes.cluster.scheduling import claims as claim_objects
 from drahealth.fakes.cluster.scheduling.allocation import UnschedulableError, allocate, pools_on, requests_of
+from drahealth.fakes.waiting import within
 from drahealth.proto.events import CdiSpecsRead, ClaimAllocated
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.values import ClaimRef, DeviceId
@@ -26,7 +27,6 @@ from drahealth.suites.driver_checks.scripted_kubelet import (
     connected,
     preferred_version,
     subscribed,
-    within,
 )
 
 # Claims for experiments: created in the driver's API server, allocated, and deleted afterwards.

@@ -3,13 +3,14 @@
 import signal
 from collections.abc import Mapping
 
+from drahealth.fakes.waiting import within
 from drahealth.manager.registration import find_sockets
 from drahealth.suites.driver_checks.claims import Hung, allocator, claim_calls
 from drahealth.suites.driver_checks.experiment import Incomplete
 from drahealth.suites.driver_checks.first_steps import SOCKET_LIMIT, described, plugin_of_process, registered
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.registration import list_sockets
-from drahealth.suites.driver_checks.scripted_kubelet import Plugin, within
+from drahealth.suites.driver_checks.scripted_kubelet import Plugin
 
 KILL_LIMIT = 60.0
 """Seconds in which a killed process must be gone."""

@@ -15,6 +15,7 @@ import aiohttp
 
 from drahealth.fakes.cluster.api import KINDS, OTHER_KINDS, ApiError, Kind, ListWatch, Object
 from drahealth.fakes.hints import near
+from drahealth.fakes.waiting import within
 from drahealth.proto.package import environment_of_others
 from drahealth.proto.quoting import one_line
 from drahealth.suites.driver_checks.output_text import output_text
@@ -30,7 +31,6 @@ from drahealth.suites.driver_checks.profile.faults import (
     TellBackend,
     WriteFile,
 )
-from drahealth.suites.driver_checks.scripted_kubelet import within
 from drahealth.suites.driver_checks.subject.places import filled
 from drahealth.suites.driver_checks.subject.process import DriverProcess
 from drahealth.suites.driver_checks.subject.subject import ActionFailed, Surroundings

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Literal
 
+from drahealth.fakes.waiting import poll
 from drahealth.manager.plugin import advertised_health_api
 from drahealth.manager.profile import KEP
 from drahealth.proto.events import FaultCleared, FaultInjected
@@ -19,7 +20,7 @@ from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
 from drahealth.suites.driver_checks.profile.faults import MARGIN, Action, Fault, SetEnvironment, described
-from drahealth.suites.driver_checks.scripted_kubelet import Plugin, Subscriber, subscribed, until
+from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin, Subscriber, subscribed
 from drahealth.suites.driver_checks.subject.places import filled
 from drahealth.suites.driver_checks.subject.subject import ActionFailed
 
@@ -54,7 +55,7 @@ class FaultStreams:
             self._lab.subject.check_running()
             return all(device in one.latest and shown(one.latest[device]) for one in self._streams)
 
-        if not await until(self._lab.subject.clock, limit, all_show):
+        if not await poll(all_show, PAUSE, limit, self._lab.subject.clock):
             await self._fence(device, all_show)
         return any(map(shown, self.of(device)))
 
@@ -72,7 +73,7 @@ class FaultStreams:
             return all(one.counts[device] > count[device] + 1 for one, count in pairs for device in count)
 
         limit = 2 * ((longest if longest > 0 else DEFAULT_TIMEOUT) + MARGIN)
-        await until(self._lab.subject.clock, limit, reported_again)
+        await poll(reported_again, PAUSE, limit, self._lab.subject.clock)
 
     async def follow(self, since: float | None = None, limit: float | None = None) -> None:
         """Waits until each stream has one more report of each device without a change, or its timeout is over.
@@ -87,7 +88,7 @@ class FaultStreams:
             lab.subject.check_running()
             return all(one.is_followed(start) for one in self._streams)
 
-        await until(lab.subject.clock, max(start + longest - now, 0), followed)
+        await poll(followed, PAUSE, max(start + longest - now, 0), lab.subject.clock)
 
     async def _fence(self, device: Device, all_show: Callable[[], bool]) -> None:
         counts = [one.counts[device] for one in self._streams]
@@ -98,7 +99,7 @@ class FaultStreams:
             again = [one.counts[device] > count for one, count in zip(self._streams, counts, strict=True)]
             return all_show() or all(again)
 
-        await until(self._lab.subject.clock, min(limit, FENCE_LIMIT), reported_again)
+        await poll(reported_again, PAUSE, min(limit, FENCE_LIMIT), self._lab.subject.clock)
 
 
 FENCE_LIMIT = 35.0

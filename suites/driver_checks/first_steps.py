@@ -14,7 +14,7 @@ from drahealth.manager.registration import Socket
 from drahealth.proto.events import RegistrationFailed, SliceChanged, SlicesListed
 from drahealth.suites.driver_checks.experiment import Incomplete
 from drahealth.suites.driver_checks.lab import Lab
-from drahealth.suites.driver_checks.scripted_kubelet import Plugin, within
+from drahealth.suites.driver_checks.scripted_kubelet import Plugin
 from drahealth.suites.driver_checks.scripted_registration import ACCEPT, Answer, Discovery, Found, plugin_of, registrar
 
 # The ResourceSlices of a driver process, live.
@@ -143,11 +143,7 @@ class SliceWatch:
             )
 
     async def _until(self, limit: float, condition: Callable[[], bool]) -> bool:
-        try:
-            await within(self._lab.subject.clock, limit, self._changes.until(condition))
-        except TimeoutError:
-            return False
-        return True
+        return await self._changes.until_within(condition, limit, self._lab.subject.clock)
 
 
 @asynccontextmanager

@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from drahealth.fakes.cluster.api import EVENTS, PODS, ApiError, ListWatch, Object, WatchEvent
-from drahealth.fakes.cluster.pods import status_seen
-from drahealth.fakes.waiting import Changes
+from drahealth.fakes.cluster.api import EVENTS, PODS, ListWatch, Object
+from drahealth.fakes.cluster.mirror import PodWatch, after
 from drahealth.manager.plugin import advertised_health_api, pick_health_api
 from drahealth.manager.profile import Profile
 from drahealth.manager.status import resource_id
@@ -44,7 +43,7 @@ from drahealth.suites.driver_checks.real_kubelet import (
     cluster_kubelet,
     real_kubelet,
 )
-from drahealth.suites.driver_checks.scripted_kubelet import CANCELLED_BY_US, Plugin, subscribed, within
+from drahealth.suites.driver_checks.scripted_kubelet import CANCELLED_BY_US, Plugin, subscribed
 from drahealth.suites.driver_checks.scripted_registration import device_plugin_manager, dra_manager, plugin_of
 from drahealth.suites.story import manifests
 
@@ -54,64 +53,47 @@ _RETRY = 0.5
 """Seconds until a watch that has ended is opened again."""
 
 
-class PodWatch:
+class WatchedPod:
     """Records each different status of the Pod with this UID, and its deletion."""
 
     def __init__(self, lab: Lab, api: ListWatch, uid: str) -> None:
         self._lab = lab
-        self._api = api
         self._uid = uid
-        self._changes = Changes()
+        self._watch = PodWatch(api, self._saw, again=after(_RETRY, lab.subject.clock))
         self.status: StatusSeen | None = None
         """The newest status."""
         self.deleted = False
 
     async def follow(self) -> None:
         """Follows the API server, until cancelled."""
-        while True:
-            try:
-                async with aclosing(self._api.watch(PODS)) as events:
-                    async for event in events:
-                        self._apply(event)
-            except ApiError:  # the watch starts again
-                pass
-            await self._lab.subject.clock.sleep(_RETRY)
+        await self._watch.run()
 
     async def until(self, limit: float, condition: Callable[[], bool]) -> bool:
         """Waits until it is true; looks again after each change. False at the limit."""
-        try:
-            await within(self._lab.subject.clock, limit, self._changes.until(condition))
-        except TimeoutError:
-            return False
-        return True
+        return await self._watch.changes.until_within(condition, limit, self._lab.subject.clock)
 
-    def _apply(self, event: WatchEvent) -> None:
-        metadata = event.object["metadata"]
+    def _saw(self, pod: Object, status: StatusSeen | None) -> None:
+        metadata = pod["metadata"]
         if metadata["uid"] != self._uid:
             return
-        if event.type == "DELETED":
+        if status is None:
             self.deleted = True
             self._lab.record(PodDeleted(metadata["name"], self._uid, metadata["namespace"]))
-        elif (seen := _seen(event.object)) != self.status:
-            self.status = seen
-            self._lab.record(seen)
-        self._changes.notify()
+        else:
+            self.status = replace(status, namespace=metadata["namespace"])
+            self._lab.record(self.status)
 
 
 @asynccontextmanager
-async def watched_pod(lab: Lab, api: ListWatch, uid: str) -> AsyncGenerator[PodWatch, None]:
+async def watched_pod(lab: Lab, api: ListWatch, uid: str) -> AsyncGenerator[WatchedPod, None]:
     """The statuses of a Pod, until the end of the block."""
-    watch = PodWatch(lab, api, uid)
+    watch = WatchedPod(lab, api, uid)
     task = asyncio.create_task(watch.follow(), name="watch of the Pod")
     try:
         yield watch
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-def _seen(pod: Object) -> StatusSeen:
-    return replace(status_seen(pod), namespace=pod["metadata"]["namespace"])
 
 
 # What a Pod shows while drahealth breaks and heals its devices.
@@ -131,7 +113,7 @@ def devices_to_break(faults: Sequence[Fault]) -> frozenset[str]:
 
 
 async def break_devices(
-    lab: Lab, plugin: Plugin, pod: PodWatch, devices: Sequence[Device], profile: Profile, cdi_ids: CdiIds, late: float
+    lab: Lab, plugin: Plugin, pod: WatchedPod, devices: Sequence[Device], profile: Profile, cdi_ids: CdiIds, late: float
 ) -> None:
     """Breaks a device of the Pod with each fault, and heals it; waits each time until the Pod status shows it.
 
@@ -152,7 +134,7 @@ async def break_devices(
 
 async def break_device(
     bench: Bench,
-    pod: PodWatch,
+    pod: WatchedPod,
     fault: Fault,
     device: Device,
     shows: Callable[[Health], bool],
@@ -181,7 +163,7 @@ def _device(fault: Fault, devices: Sequence[Device]) -> Device:
     return found[0]
 
 
-def _shows(pod: PodWatch, name: str, health: Health) -> bool:
+def _shows(pod: WatchedPod, name: str, health: Health) -> bool:
     shown = shown_health(pod.status, name) if pod.status else None
     return shown is not None and shown.health is health
 
@@ -421,6 +403,6 @@ async def record_events(lab: Lab, api: ListWatch, uid: str, namespace: str) -> N
             lab.record(EventSeen(about.get("name", ""), uid, type_, reason, message, one.get("count") or 1))
 
 
-async def follow(lab: Lab, pod: PodWatch, limits: Limits) -> None:
+async def follow(lab: Lab, pod: WatchedPod, limits: Limits) -> None:
     """Follows the status of the running Pod."""
     await pod.until(limits.watch, lambda: pod.deleted or not lab.subject.running)

@@ -3,6 +3,7 @@
 from contextlib import suppress
 from typing import Literal
 
+from drahealth.fakes.waiting import within
 from drahealth.manager.calls import path_text
 from drahealth.manager.registration import Socket, find_sockets
 from drahealth.proto.device_plugin import KUBELET_SOCKET
@@ -21,14 +22,7 @@ from drahealth.suites.driver_checks.first_steps import (
 )
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
-from drahealth.suites.driver_checks.scripted_kubelet import (
-    DraCalls,
-    Plugin,
-    connected,
-    preferred_version,
-    subscribed,
-    within,
-)
+from drahealth.suites.driver_checks.scripted_kubelet import DraCalls, Plugin, connected, preferred_version, subscribed
 from drahealth.suites.driver_checks.scripted_registration import Answer, register, registrar
 from drahealth.suites.driver_checks.subject.places import socket_files
 

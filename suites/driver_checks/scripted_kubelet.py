@@ -1,19 +1,18 @@
 """The scripted kubelet: its connections, calls and health streams to one driver."""
 
 import asyncio
-import operator
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 import grpc.aio
-from tenacity import AsyncRetrying, retry_if_result, wait_fixed
 
+from drahealth.fakes.waiting import within
 from drahealth.manager.calls import PluginCalls, claims_request, malformed_received, next_stream, path_text
 from drahealth.manager.plugin import CALL_LIMIT, describe_end
 from drahealth.manager.profile import KEP
@@ -26,43 +25,8 @@ from drahealth.proto.sockets import target
 from drahealth.proto.values import ClaimRef, DeviceHealth
 from drahealth.suites.driver_checks.observed_health import LastReport
 
-# Waits with a limit on the clock of a run, so that tests can advance time.
-
-T = TypeVar("T")
-
 PAUSE = 0.05
 """Seconds between two looks at something that sends no events, such as a directory."""
-
-
-async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled at the limit. Raises TimeoutError."""
-    task, limit = asyncio.create_task(work), asyncio.create_task(clock.sleep(seconds))
-    try:
-        await asyncio.wait([task, limit], return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise TimeoutError
-    finally:
-        for one in (task, limit):
-            one.cancel()
-        await asyncio.gather(task, limit, return_exceptions=True)
-
-
-async def until(clock: Clock, seconds: float, look: Callable[[], T | None]) -> T | None:
-    """What `look` returns as soon as it is true; None at the limit. An exception of `look` ends the wait."""
-    end = clock.now() + seconds
-
-    async def found() -> T | None:
-        return look()
-
-    polling = AsyncRetrying(
-        sleep=clock.sleep,
-        wait=wait_fixed(PAUSE),
-        retry=retry_if_result(operator.not_),
-        stop=lambda _: clock.now() >= end,
-        retry_error_callback=lambda _: None,
-    )
-    return await polling(found)
 
 
 # A registered DRA driver. A value.

@@ -10,6 +10,7 @@ from typing import Any
 import grpc.aio
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_fixed
 
+from drahealth.fakes.waiting import within
 from drahealth.manager.calls import PluginCalls, path_text
 from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
@@ -19,7 +20,7 @@ from drahealth.proto.events import Observe, RegistrationFailed
 from drahealth.proto.quoting import one_line
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, MalformedMessage
 from drahealth.proto.sockets import check_path
-from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin, connected, within
+from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin, connected
 from drahealth.suites.driver_checks.subject.places import Places
 
 # Registers a driver as a kubelet does, or as it should not: it refuses, or answers late.

@@ -6,13 +6,14 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine
-from contextlib import AbstractContextManager, AsyncExitStack, aclosing, closing, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
 from drahealth.fakes.cluster.api import NODES, PODS, ApiError, ListWatch, Object
+from drahealth.fakes.cluster.mirror import PodWatch, after
 from drahealth.fakes.cluster.pods import status_seen
 from drahealth.fakes.program.log import log_to
 from drahealth.fakes.program.private_files import BearerToken, TokenFileError
@@ -65,24 +66,18 @@ _PAUSE = 0.5
 
 
 async def watch_pods(api: ListWatch, observe: Observe, files: StatusFiles) -> None:
-    """Passes the events to the observer and to the status files, until cancelled."""
-    statuses: dict[str, Object] = {}
-    while True:
-        try:
-            async with aclosing(api.watch(PODS)) as events:
-                async for event in events:
-                    pod, uid = event.object, event.object["metadata"]["uid"]
-                    if event.type == "DELETED":
-                        statuses.pop(uid, None)
-                        files.delete(pod)
-                        observe(pod_deleted(pod))
-                    elif statuses.get(uid) != (status := pod.get("status", {})):
-                        statuses[uid] = status
-                        files.change(pod)
-                        observe(status_of(pod))
-        except ApiError:
-            statuses.clear()
-        await asyncio.sleep(_PAUSE)
+    """Passes the events to the observer, and each change to the status files, until cancelled."""
+
+    def changed(before: Object | None, pod: Object | None) -> None:
+        if pod and (before is None or before.get("status") != pod.get("status")):
+            files.change(pod)
+
+    def saw(pod: Object, status: StatusSeen | None) -> None:
+        if status is None:
+            files.delete(pod)
+        observe(status_of(pod) if status else pod_deleted(pod))
+
+    await PodWatch(api, saw, again=after(_PAUSE), also={PODS: changed}).run()
 
 
 def status_of(pod: Object) -> StatusSeen:

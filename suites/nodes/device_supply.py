@@ -1,10 +1,10 @@
 """How many devices a DRA driver has on a node, and how many of them are free."""
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from drahealth.fakes.cluster.api import CLAIMS, SLICES, ListWatch, Object
+from drahealth.fakes.waiting import poll
 
 _PUBLISH_LIMIT = 5.0
 """Seconds for a driver to publish a change of its devices in ResourceSlices."""
@@ -55,11 +55,13 @@ class DeviceSupply:
 async def until_enough(api: ListWatch, driver: str, node: str, count: int, timeout: float | None) -> None:
     """Waits while the driver publishes fewer devices. Raises TimeoutError if the Pod can never run, ApiError."""
     limit = _PUBLISH_LIMIT if timeout is None else min(timeout, _PUBLISH_LIMIT)
-    end = asyncio.get_running_loop().time() + limit
-    while not (supply := await DeviceSupply.of(api, driver, node)).allows(count):
-        if asyncio.get_running_loop().time() > end:
-            raise TimeoutError(f"waited {limit:g} s for ResourceSlices: {supply.problem(count)}")
-        await asyncio.sleep(_INTERVAL)
+
+    async def is_enough() -> bool:
+        return (await DeviceSupply.of(api, driver, node)).allows(count)
+
+    if not await poll(is_enough, _INTERVAL, limit):
+        supply = await DeviceSupply.of(api, driver, node)
+        raise TimeoutError(f"waited {limit:g} s for ResourceSlices: {supply.problem(count)}")
 
 
 def _names(count: int) -> str:

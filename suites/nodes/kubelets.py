@@ -1,6 +1,5 @@
 """The reference as a kubelet alone, the reference as a node, and a real kubelet as a node."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from fnmatch import fnmatchcase
@@ -11,6 +10,7 @@ from typing import Self
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api_server.http import HttpApi
 from drahealth.fakes.cluster.api_server.server import ApiServer
+from drahealth.fakes.waiting import poll
 from drahealth.manager.dra import Device
 from drahealth.manager.manager import DeviceManager
 from drahealth.manager.profile import KEP, PROFILES, Profile
@@ -23,7 +23,6 @@ from drahealth.suites.targets.kubelet.target import KubeletConfiguration
 from drahealth.suites.targets.reference.target import ReferenceConfiguration
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.versions import parse_version, profile_of
-from drahealth.suites.targets.waiting import poll
 
 # The reference as a kubelet alone: no pods, just what a driver under test registers with.
 
@@ -167,14 +166,8 @@ class ReferenceKubelet:
         return ", ".join(devices) or "no device"
 
     async def _wait(self, true: Callable[[], bool], seconds: float, expected: str, seen: Callable[[], str]) -> None:
-        async def is_true() -> bool:  # staleness comes without an event
-            return true()
-
-        try:
-            async with asyncio.timeout(seconds):
-                await poll(is_true, _INTERVAL)
-        except TimeoutError:
-            raise timed_out(expected, seconds, seen()) from None
+        if not await poll(true, _INTERVAL, seconds):  # staleness comes without an event
+            raise timed_out(expected, seconds, seen())
 
 
 # The reference as a node.

@@ -25,7 +25,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.nodes.device_supply import DeviceSupply, until_enough
 from drahealth.suites.story import manifests
 from drahealth.suites.story.history import History
-from drahealth.suites.story.pod_watch import PodWatch
+from drahealth.suites.story.pod_watch import ScenarioWatch
 from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.target import BELONGS, Window
 
@@ -95,7 +95,7 @@ class PodStatuses:
     def __init__(self, target: NodeTarget) -> None:
         self.target = target
         self._history = History()
-        self._watch = PodWatch(target.api, None, self._history)
+        self._watch = ScenarioWatch(target.api, None, self._history)
 
     def start(self) -> None:
         """Begin to watch."""

@@ -20,6 +20,7 @@ from drahealth.fakes.hardware.devices import driver_options
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.registered import names_of
 from drahealth.fakes.inventory.devices import Inventory
+from drahealth.fakes.waiting import poll
 from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.clock import SystemClock
 from drahealth.suites.errors import ConfigurationError, HarnessError
@@ -27,7 +28,6 @@ from drahealth.suites.nodes.node import DRIVER, LocalConfiguration, Node, NodeTa
 from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.target import Window
 from drahealth.suites.targets.versions import profile_of
-from drahealth.suites.targets.waiting import poll
 from drahealth.suites.up_command.node_folder import NodePaths, ProcessIdentity, ready
 from drahealth.suites.up_command.nodes import SYNC_FREQUENCY, drivers_settings
 
@@ -231,12 +231,9 @@ class SharedNode(Node):
             return not left
 
         limit = self._seen.start_timeout
-        try:
-            async with asyncio.timeout(limit):
-                await poll(gone, _INTERVAL)
-        except TimeoutError:
+        if not await poll(gone, _INTERVAL, limit):
             names = ", ".join(pod["metadata"]["name"] for pod in left)
-            raise timed_out(f"the Pods of namespace {self.namespace} are gone", limit, names) from None
+            raise timed_out(f"the Pods of namespace {self.namespace} are gone", limit, names)
 
     async def _delete(self, kind: Kind, obj: Object, grace: int | None = None) -> None:
         try:

@@ -14,7 +14,7 @@ from drahealth.suites.judging.ledger import KnownIssue, known_issues
 from drahealth.suites.judging.status_content import STEP_FAILED, Device, DevicesByName, Sought, Violation, by_name
 from drahealth.suites.story.hardware import DevicePlugin, Driver
 from drahealth.suites.story.history import History
-from drahealth.suites.story.pod_watch import PodWatch
+from drahealth.suites.story.pod_watch import ScenarioWatch
 from drahealth.suites.targets.target import Target
 
 # Cleanup after a story: delete all its objects in reverse order, even if a deletion fails.
@@ -23,7 +23,7 @@ from drahealth.suites.targets.target import Target
 class Cleanup:
     """Cleanup of a namespace, and of the drivers and plugins that the story adds to it."""
 
-    def __init__(self, target: Target, namespace: str, watch: PodWatch, history: History) -> None:
+    def __init__(self, target: Target, namespace: str, watch: ScenarioWatch, history: History) -> None:
         self.drivers: list[Driver] = []
         self.plugins: list[DevicePlugin] = []
         self.slices: list[str] = []
@@ -93,7 +93,7 @@ class Cleanup:
 class HistoryChecks:
     """Checks of the history so far. Each call evaluates it again."""
 
-    def __init__(self, history: History, watch: PodWatch, profile: Profile, made: Cleanup) -> None:
+    def __init__(self, history: History, watch: ScenarioWatch, profile: Profile, made: Cleanup) -> None:
         self._history = history
         self._watch = watch
         self._profile = profile

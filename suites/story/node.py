@@ -26,7 +26,7 @@ from drahealth.suites.story.cleanup import Cleanup, HistoryChecks, RequirementCh
 from drahealth.suites.story.disruptions import Disruptions
 from drahealth.suites.story.hardware import DevicePlugin, Driver, Gpu, PluginGpu
 from drahealth.suites.story.history import STORY_LIMIT, are_received, time_limit
-from drahealth.suites.story.pod_watch import PodWatch
+from drahealth.suites.story.pod_watch import ScenarioWatch
 from drahealth.suites.story.workload import Pod, ReplicaSet, replica_set_manifest
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.target import BELONGS, Target, Window
@@ -72,7 +72,7 @@ class Node(Disruptions):
         self._run = run
         self._started: asyncio.Task[None] | None = None
         self._judge = RequirementChecks(target.profile.name, title, requirements, self.log)
-        self._watch = PodWatch(target.api, self.namespace, self.history)
+        self._watch = ScenarioWatch(target.api, self.namespace, self.history)
         self._made = Cleanup(target, self.namespace, self._watch, self.history)
         self._evidence = HistoryChecks(self.history, self._watch, target.profile, self._made)
         self._names = 0

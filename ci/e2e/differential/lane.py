@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,13 +12,13 @@ from itertools import count
 
 from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, PODS, ApiError
 from drahealth.fakes.control.fake_options import DriverOptions
+from drahealth.fakes.waiting import poll
 from drahealth.proto.events import Event, MalformedReceived, ReportReceived, StatusSeen, StreamClosed
 from drahealth.proto.values import Health
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.story import manifests
 from drahealth.suites.story.history import History
-from drahealth.suites.story.pod_watch import PodWatch
-from drahealth.suites.targets import waiting
+from drahealth.suites.story.pod_watch import ScenarioWatch
 from drahealth.suites.targets.target import BELONGS, Target
 
 # The observations of a play: the pod statuses at each moment, and the times of the moments.
@@ -187,20 +187,10 @@ class PlayClock:
 _LONG = 10_000_000
 """Seconds: the timeout of the fence's devices. They never become stale."""
 _START = 60.0
-_PAUSE = 0.02
+PAUSE = 0.02
 """Seconds between two calls of a polled condition."""
 _LATE = 60.0
 """Seconds after which a missing fence is an error of the machine."""
-
-
-async def poll(true: Callable[[], Awaitable[bool]], seconds: float) -> bool:
-    """Call `true` repeatedly, for conditions without an event. Returns False after `seconds`."""
-    try:
-        async with asyncio.timeout(seconds):
-            await waiting.poll(true, _PAUSE)
-    except TimeoutError:
-        return False
-    return True
 
 
 class FenceDriver:
@@ -230,7 +220,7 @@ class FenceDriver:
 
     async def wait_for_stream(self, streams: int) -> None:
         """Wait until its health stream was opened this number of times."""
-        if not await poll(lambda: self._has_stream(streams), _START):
+        if not await poll(lambda: self._has_stream(streams), PAUSE, _START):
             raise HarnessError(
                 f"the kubelet opened no health stream to the fence's driver within {_START:g} s",
                 await self.target.log_tail(),
@@ -252,7 +242,7 @@ class Lane:
         self.target = fences.target
         self.namespace = f"lane-{secrets.token_hex(4)}"
         self.history = History()
-        self.watch = PodWatch(self.target.api, self.namespace, self.history)
+        self.watch = ScenarioWatch(self.target.api, self.namespace, self.history)
         self._fences = fences
         self._numbers = count(1)
         self._pod = ""
@@ -377,7 +367,4 @@ class Receipts:
         await self._wait(lambda: self.greeted(driver) > before)
 
     async def _wait(self, true: Callable[[], bool]) -> None:
-        async def is_true() -> bool:
-            return true()
-
-        await poll(is_true, LIMIT)
+        await poll(true, PAUSE, LIMIT)

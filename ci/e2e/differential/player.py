@@ -12,6 +12,7 @@ from differential import script as wire
 from differential.lane import (
     FENCE,
     LIMIT,
+    PAUSE,
     Lane,
     PlayClock,
     Played,
@@ -19,7 +20,6 @@ from differential.lane import (
     Receipts,
     Snapshot,
     WaitTimes,
-    poll,
     shown,
 )
 from differential.script import (
@@ -45,6 +45,7 @@ from differential.script import (
 from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, PODS, ApiError
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
 from drahealth.fakes.control.replies import DriverState
+from drahealth.fakes.waiting import poll
 from drahealth.proto.events import DevicesListed, Record
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.story import manifests
@@ -104,7 +105,7 @@ class PluginPlayer:
         """Wait until the new pod holds its devices, so that each play allocates the same ones. Raises HarnessError."""
         for container in self._script.pods[pod].containers:
             self._allocations.update(use.plugin for use in container if isinstance(use, Held))
-        if not await poll(self._have_allocated, START):
+        if not await poll(self._have_allocated, PAUSE, START):
             raise HarnessError(
                 f"the kubelet allocated no devices of a device plugin within {START:g} s",
                 await self._target.log_tail(),
@@ -307,7 +308,7 @@ class Player:
             limits = self._plugins.limits(use for use in uses if isinstance(use, Held))
             container["resources"] |= {"limits": limits} if limits else {}
         self._pods[number] = (await self._target.api.create(PODS, pod))["metadata"]["uid"]
-        if not await poll(lambda: self._are_allocated(claims.values()), START):
+        if not await poll(lambda: self._are_allocated(claims.values()), PAUSE, START):
             raise HarnessError(f"no allocation by the scheduler within {START:g} s", await self._target.log_tail())
         await self._plugins.wait_for_allocations(number)
 
@@ -461,7 +462,7 @@ class Player:
             is_open = (await self._instances[instance].state()).streams_opened >= count
             return is_open or (receipts is not None and receipts.is_rejected(driver))
 
-        await poll(is_decided, seconds if receipts is None else LIMIT)
+        await poll(is_decided, PAUSE, seconds if receipts is None else LIMIT)
         if receipts and self._script.drivers[instance[0]].greets:
             await receipts.wait_greeted(driver, greeted)
 

@@ -18,6 +18,7 @@ from typing import Any
 import filelock
 
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.file_locks import held
 from drahealth.suites.targets.kubelet.binaries.build import (
     GoFailed,
     Module,
@@ -30,7 +31,6 @@ from drahealth.suites.targets.kubelet.binaries.build import (
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, Package
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.run_directory import default_root
-from drahealth.suites.targets.waiting import held
 from mutation.hand import ROOT, DoesNotApplyError, HandMutant, HandMutantError, part_and_entries
 from mutation.running import Trial
 

@@ -25,7 +25,7 @@ from drahealth.fakes.cluster.api import (
     Object,
 )
 from drahealth.fakes.cluster.api_server.deletion import timestamp
-from drahealth.fakes.cluster.mirror import Mirror
+from drahealth.fakes.cluster.mirror import Mirror, when_ready
 from drahealth.fakes.cluster.pods import allocatable, insufficient, is_gated, is_terminal, with_condition
 from drahealth.fakes.cluster.scheduling import claims
 from drahealth.fakes.cluster.scheduling.allocation import Pool, UnschedulableError, allocate, pools_on, requests_of
@@ -45,7 +45,7 @@ class ControlLoop(ABC):
 
     def __init__(self, name: str, api: ControlPlaneApi, kinds: Sequence[Kind]) -> None:
         self._name = name
-        self._mirror = Mirror(api, kinds, self._changed)
+        self._mirror = Mirror(api, kinds, self._changed, again=when_ready(api))
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
+from drahealth.fakes.waiting import poll
 from drahealth.proto.events import CdiSpecsRead
 from drahealth.proto.values import Health, PluginDevice, health_of
 from drahealth.suites.driver_checks.cdi_specs import read_specs
@@ -24,7 +25,7 @@ from drahealth.suites.driver_checks.first_steps import SOCKET_LIMIT, known, shar
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.profile.faults import MARGIN, Fault
-from drahealth.suites.driver_checks.scripted_kubelet import Plugin, until
+from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin
 
 # The experiments with devices: Allocate, GetPreferredAllocation and PreStartContainer.
 
@@ -194,8 +195,8 @@ class PluginBench(Bench):
 
     async def lists(self, device: Device, health: Health, fault: Fault) -> bool:
         """Waits until the plugin lists the device with this health; returns whether it does in time."""
-        clock = self.lab.subject.clock
-        return bool(await until(clock, fault.settle + MARGIN, lambda: self._health(device) is health))
+        limit, clock = fault.settle + MARGIN, self.lab.subject.clock
+        return await poll(lambda: self._health(device) is health, PAUSE, limit, clock)
 
     def _health(self, device: Device) -> Health | None:
         stream = self._lists.get(device.pool)

@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 
 from drahealth.fakes.sockets import ServedSocket
+from drahealth.fakes.waiting import poll, within
 from drahealth.manager.calls import PluginCalls, malformed_received, next_stream, path_text
 from drahealth.manager.device_plugins import API, CALL_LIMIT
 from drahealth.manager.plugin import describe_end
@@ -33,7 +34,7 @@ from drahealth.proto.services import MalformedMessage, Method, Unary
 from drahealth.proto.sockets import check_path, is_served, target
 from drahealth.proto.values import PluginDevice, is_extended_resource
 from drahealth.suites.driver_checks.experiment import Incomplete, Process
-from drahealth.suites.driver_checks.scripted_kubelet import CANCELLED_BY_US, REPORTS_LIMIT, connected, until, within
+from drahealth.suites.driver_checks.scripted_kubelet import CANCELLED_BY_US, PAUSE, REPORTS_LIMIT, connected
 from drahealth.suites.driver_checks.scripted_registration import (
     ACCEPT,
     DEVICE_PLUGIN,
@@ -139,7 +140,7 @@ async def plugin_client(
 
 async def served(endpoint: Path, clock: Clock) -> bool:
     """Whether a server listens at the endpoint, within the time in which a kubelet must be connected."""
-    return bool(await until(clock, DIAL_LIMIT, lambda: is_served(endpoint)))
+    return await poll(lambda: is_served(endpoint), PAUSE, DIAL_LIMIT, clock)
 
 
 # One ListAndWatch stream, as a kubelet opens it.

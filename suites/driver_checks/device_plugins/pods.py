@@ -23,7 +23,7 @@ from drahealth.suites.driver_checks.pods import (
     KUBELET,
     REFERENCE,
     Limits,
-    PodWatch,
+    WatchedPod,
     break_device,
     faults_of_pods,
     follow,
@@ -220,7 +220,7 @@ async def _run_pod(
         await pod.until(limits.end, lambda: pod.deleted)
 
 
-async def _break(node: _Node, pod: PodWatch, faults: tuple[Fault, ...]) -> None:
+async def _break(node: _Node, pod: WatchedPod, faults: tuple[Fault, ...]) -> None:
     """Breaks a device of the Pod with each fault, and heals it; waits each time until the Pod status shows it."""
     lab = node.lab
     endpoint = lab.subject.places.device_plugins_dir
@@ -231,7 +231,7 @@ async def _break(node: _Node, pod: PodWatch, faults: tuple[Fault, ...]) -> None:
         await break_device(bench, pod, fault, device, shows, Health.UNHEALTHY, node.limits.late)
 
 
-def _device(pod: PodWatch, fault: Fault) -> Device:
+def _device(pod: WatchedPod, fault: Fault) -> Device:
     """The named device of the Pod, or the last one of its first resource. Raises Incomplete."""
     entries = [entry for _, found in pod.status.entries() for entry in found] if pod.status else []
     devices = [Device(entry.name, one.resource_id) for entry in entries for one in entry.resources]
@@ -241,6 +241,6 @@ def _device(pod: PodWatch, fault: Fault) -> Device:
     return [one for one in found if one.pool == found[0].pool][-1]
 
 
-def _shows(pod: PodWatch, device: Device, health: Health) -> bool:
+def _shows(pod: WatchedPod, device: Device, health: Health) -> bool:
     shown = shown_in_entry(pod.status, device.pool, device.name) if pod.status else None
     return shown is not None and shown.health is health

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection
 from contextlib import AsyncExitStack
 
+from drahealth.fakes.waiting import within
 from drahealth.manager.calls import path_text
 from drahealth.proto.events import RegistrationFailed, SocketRemoved
 from drahealth.proto.sockets import is_served
@@ -18,7 +19,7 @@ from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.first_steps import SOCKET_LIMIT, known, shared, started
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.registration import REFUSAL, list_sockets
-from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, within
+from drahealth.suites.driver_checks.scripted_kubelet import PAUSE
 from drahealth.suites.driver_checks.scripted_registration import ACCEPT
 
 AGAIN_LIMIT = 60.0

@@ -23,17 +23,15 @@ from drahealth.fakes.cluster.api import (
     Object,
 )
 from drahealth.fakes.cluster.kube_client import KubeClient
-from drahealth.fakes.cluster.mirror import Mirror
-from drahealth.fakes.waiting import Changes
+from drahealth.fakes.cluster.mirror import Mirror, when_ready
+from drahealth.fakes.waiting import Changes, poll
 from drahealth.proto.clock import Clock
 from drahealth.suites.driver_checks.output_text import output_text
 from drahealth.suites.driver_checks.profile.model import ClusterSection
-from drahealth.suites.driver_checks.scripted_kubelet import within
 from drahealth.suites.driver_checks.subject.places import Places
 from drahealth.suites.driver_checks.subject.process import OUTPUT_LINES, KeptOutput
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.run_directory import is_unlocked
-from drahealth.suites.targets.waiting import poll
 
 # The object with a driver's Pod, as drahealth creates it in a cluster: on one node, and with labels. Pure.
 
@@ -213,12 +211,9 @@ async def until_gone(api: KubeClient, kind: Kind, obj: Object) -> None:
             return error.status == _NOT_FOUND
         return bool(found["metadata"].get("uid") != metadata.get("uid"))
 
-    try:
-        async with asyncio.timeout(GONE_LIMIT):
-            await poll(gone, _INTERVAL)
-    except TimeoutError:
+    if not await poll(gone, _INTERVAL, GONE_LIMIT):
         what = f"{kind.kind} {metadata['name']} is not deleted after {GONE_LIMIT:g} s"
-        raise HarnessError(what, "look at its status and its finalizers") from None
+        raise HarnessError(what, "look at its status and its finalizers")
 
 
 async def remove_labelled(api: KubeClient, kinds: Iterable[Kind], wanted: Callable[[str], bool]) -> list[str]:
@@ -269,7 +264,7 @@ class DriverPod:
         self._changes = Changes()
         labels = workload["metadata"]["labels"]
         selector = ",".join(f"{name}={labels[name]}" for name in (RUN_LABEL, PROCESS_LABEL))
-        self._pods = Mirror(api.selecting(labels=selector), [PODS], self._changed)
+        self._pods = Mirror(api.selecting(labels=selector), [PODS], self._changed, again=when_ready(api))
         self._exit: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._restarts: dict[str, int] | None = None
         """The restarts of each container until the Pod was Ready; None before."""
@@ -375,11 +370,7 @@ class DriverPod:
         return self._pods.whole.is_set() and not self._pods.objects(PODS)
 
     async def _within(self, limit: float, condition: Callable[[], bool]) -> bool:
-        try:
-            await within(self._clock, limit, self._changes.until(condition))
-        except TimeoutError:
-            return False
-        return True
+        return await self._changes.until_within(condition, limit, self._clock)
 
     async def _delete_workload(self) -> None:
         """Deletes it; its controller deletes the Pods. Without an effect if it is gone. Raises HarnessError."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
-from tenacity import AsyncRetrying, retry_if_exception, wait_fixed
 
 from drahealth.fakes.cluster.access import Access
 from drahealth.fakes.cluster.api import CRDS, NAMESPACES, NODES, ApiError, Kind, ListWatch, Object, custom_kinds
@@ -20,10 +19,10 @@ from drahealth.fakes.cluster.api_server.http import HOSTS, LOOPBACK, Credentials
 from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
 from drahealth.fakes.cluster.api_server.request_reading import BODY_LIMIT
 from drahealth.fakes.program.private_files import replace_file
+from drahealth.fakes.waiting import poll
 from drahealth.suites.driver_checks.sandbox.mounting import bound
 from drahealth.suites.driver_checks.subject.places import Places, filled
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.waiting import poll
 
 # The way from a driver to its API server: a proxy on loopback that can be down, and can hold back reads of a claim.
 #
@@ -225,27 +224,27 @@ async def _create(api: ListWatch, obj: Object, created: Created) -> None:
 
 async def _served(create: Callable[[], Awaitable[None]]) -> None:
     """Creates a custom resource. An API server needs a moment until it serves a new kind."""
-    try:
-        async with asyncio.timeout(ESTABLISHED_LIMIT):
-            await AsyncRetrying(retry=retry_if_exception(_is_unknown_kind), wait=wait_fixed(_INTERVAL))(create)
-    except TimeoutError:
-        raise HarnessError(f"the API server does not serve a new kind after {ESTABLISHED_LIMIT:g} s") from None
 
+    async def is_created() -> bool:
+        try:
+            await create()
+        except ApiError as error:
+            if error.status != _NOT_FOUND or error.message.startswith("namespaces "):
+                raise
+            return False
+        return True
 
-def _is_unknown_kind(error: BaseException) -> bool:
-    return isinstance(error, ApiError) and error.status == _NOT_FOUND and not error.message.startswith("namespaces ")
+    if not await poll(is_created, _INTERVAL, ESTABLISHED_LIMIT):
+        raise HarnessError(f"the API server does not serve a new kind after {ESTABLISHED_LIMIT:g} s")
 
 
 async def _wait_until_established(api: ListWatch, name: str) -> None:
     async def established() -> bool:
         return _is_established(await api.get(CRDS, name))
 
-    try:
-        async with asyncio.timeout(ESTABLISHED_LIMIT):
-            await poll(established, _INTERVAL)
-    except TimeoutError:
+    if not await poll(established, _INTERVAL, ESTABLISHED_LIMIT):
         what = f"CustomResourceDefinition {name} is not Established after {ESTABLISHED_LIMIT:g} s"
-        raise HarnessError(what, "look at its conditions") from None
+        raise HarnessError(what, "look at its conditions")
 
 
 def _is_established(definition: Object) -> bool:

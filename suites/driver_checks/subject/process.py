@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from drahealth.fakes.waiting import poll, within
 from drahealth.proto.clock import Clock
 from drahealth.proto.package import environment_of_others
 from drahealth.proto.quoting import printable_lines
 from drahealth.proto.sockets import PATH_LIMIT, is_served
 from drahealth.suites.driver_checks.output_text import output_text
 from drahealth.suites.driver_checks.profile.model import Helper
-from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, within
+from drahealth.suites.driver_checks.scripted_kubelet import PAUSE
 from drahealth.suites.driver_checks.subject.places import Places, filled
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.waiting import poll
 
 # The first and the last lines of the output of a driver.
 
@@ -294,7 +294,7 @@ class HelperProcess:
                 raise self._ended(process)
             return False
 
-        await poll(is_ready, PAUSE, self._clock.sleep)
+        await poll(is_ready, PAUSE, clock=self._clock)
 
     async def _is_ready(self) -> bool:
         if self.helper.ready_command:

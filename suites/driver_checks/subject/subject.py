@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from drahealth.fakes.cluster.api import ListWatch
+from drahealth.fakes.waiting import within
 from drahealth.manager.profile import Profile
 from drahealth.manager.registration import Socket, find_sockets
 from drahealth.proto.clock import Clock
@@ -27,7 +28,6 @@ from drahealth.suites.driver_checks.experiment import Incomplete, Process
 from drahealth.suites.driver_checks.output_text import exit_text
 from drahealth.suites.driver_checks.profile.faults import Action, Fault
 from drahealth.suites.driver_checks.sandbox.running import RunningSandbox
-from drahealth.suites.driver_checks.scripted_kubelet import within
 from drahealth.suites.driver_checks.subject.driver_pod import KILLED, DriverPod
 from drahealth.suites.driver_checks.subject.gateway import Gateway
 from drahealth.suites.driver_checks.subject.places import Places, filled, placeholders_in, socket_files

@@ -23,6 +23,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.api_servers.options import ApiServerKind
 from drahealth.suites.targets.api_servers.server import ALL_ON, ApiServerProcess, data_folder, objects_folder, port_in
 from drahealth.suites.targets.audit import AuditLog
+from drahealth.suites.targets.file_locks import lock
 from drahealth.suites.targets.gates import feature_gates
 from drahealth.suites.targets.kubelet.binaries.ensure import ensure
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, Binaries
@@ -34,7 +35,6 @@ from drahealth.suites.targets.kubelet.node.processes import ApiProbe, Keeper, Pr
 from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.versions import profile_of
-from drahealth.suites.targets.waiting import lock
 
 if TYPE_CHECKING:
     from drahealth.fakes.cluster.api_server.http import Credentials, HttpApi

@@ -17,6 +17,7 @@ from drahealth.fakes.program.usage import command_name
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.definition import SharedFile
 from drahealth.suites.targets.engine.engine import Engine, find_engine
+from drahealth.suites.targets.file_locks import lock
 from drahealth.suites.targets.kind import ownership, reuse
 from drahealth.suites.targets.kind.kind_configuration import cluster_name, compose
 from drahealth.suites.targets.kind.node_control import KindNodes
@@ -27,7 +28,6 @@ from drahealth.suites.targets.pods.deployment import deploy, remove
 from drahealth.suites.targets.pods.image import ensure_image, has_image
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.run_directory import RunDirectory
-from drahealth.suites.targets.waiting import lock
 
 # A lock on a cluster across processes: shared by many scenarios, or exclusive for one that disrupts the cluster.
 #

@@ -14,12 +14,12 @@ from ruamel.yaml.error import YAMLError
 
 from drahealth.fakes.cluster.api import NODES, PODS, ApiError, Kind
 from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.waiting import poll
 from drahealth.proto.events import StatusWritten
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.audit import POLICY, status_write
 from drahealth.suites.targets.engine.engine import Engine
 from drahealth.suites.targets.node_readiness import speaks_since, takes_pods
-from drahealth.suites.targets.waiting import poll
 
 # The content of node files with feature gates or an audit log, and the gates that a component reports. Pure text.
 #
@@ -469,10 +469,7 @@ class KindNodes:
         return all([await self._has(these, path) for path, these in wanted.items()])
 
     async def _until(self, condition: Condition, what: str, node: str, *, api: bool = False) -> None:
-        try:
-            async with asyncio.timeout(LIMIT):
-                await poll(partial(_holds, condition), _INTERVAL)
-        except TimeoutError:
+        if not await poll(partial(_holds, condition), _INTERVAL, LIMIT):
             failure = HarnessError(
                 f"timed out after {LIMIT:g} s waiting for {what}",
                 "see the log below; check whether the machine is busy",
@@ -481,7 +478,7 @@ class KindNodes:
                 failure.add_note(f"The last lines of {API_SERVER}:\n{await self.log_tail(node, api=True)}")
             # The kubelet runs the API server, so a fault of the kubelet may keep the API server stopped.
             failure.add_note(f"The last lines of the kubelet on {node}:\n{await self.log_tail(node)}")
-            raise failure from None
+            raise failure
 
     async def _sh(self, node: str, script: str, *arguments: str, stdin: bytes | None = None) -> str:
         options = ["-i"] if stdin is not None else []

@@ -12,10 +12,10 @@ from drahealth.fakes.cluster.exec_stream import ExecStream
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.control.remote import Connect, RemoteHost
 from drahealth.fakes.control.wire import LINE_LIMIT, Writer
+from drahealth.fakes.waiting import poll
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.target import BELONGS
-from drahealth.suites.targets.waiting import poll
 
 # The objects that run the fake driver on every node of a cluster, as data.
 
@@ -276,17 +276,15 @@ async def deploy(api: Api, image: str, progress: Progress) -> dict[str, str]:
     """
     try:
         async with _shown(progress, f"Deploying the fake driver ({image})"):
-            async with asyncio.timeout(START_LIMIT):
-                await poll(lambda: _is_free(api), _INTERVAL)
+            if not await poll(lambda: _is_free(api), _INTERVAL, START_LIMIT):
+                raise HarnessError(
+                    f"the namespace {NAMESPACE} of an earlier deployment is not deleted after {START_LIMIT:g} s",
+                    f"see why: kubectl get namespace {NAMESPACE} -o yaml",
+                )
             await _refuse_to_take_over(api)
             for kind, obj in manifests(image, metadata.version("drahealth")):
                 await _apply(api, kind, obj)
         return await _until_ready(api, progress)
-    except TimeoutError:
-        raise HarnessError(
-            f"the namespace {NAMESPACE} of an earlier deployment is not deleted after {START_LIMIT:g} s",
-            f"see why: kubectl get namespace {NAMESPACE} -o yaml",
-        ) from None
     except ApiError as error:
         raise HarnessError(
             f"cannot deploy the fake driver: {error}", "the user of the kubeconfig must be an administrator"
@@ -304,13 +302,11 @@ async def remove(api: Api, progress: Progress = silent) -> None:
                 found = await _find(api, kind, obj["metadata"])
                 if found is not None and _is_ours(found):
                     await _delete(api, kind, obj["metadata"])
-            async with asyncio.timeout(START_LIMIT):
-                await poll(lambda: _is_empty(api), _INTERVAL)
-    except TimeoutError:
-        raise HarnessError(
-            f"the namespace {NAMESPACE} has pods after {START_LIMIT:g} s",
-            f"see why: kubectl get pods -n {NAMESPACE} -o yaml",
-        ) from None
+            if not await poll(lambda: _is_empty(api), _INTERVAL, START_LIMIT):
+                raise HarnessError(
+                    f"the namespace {NAMESPACE} has pods after {START_LIMIT:g} s",
+                    f"see why: kubectl get pods -n {NAMESPACE} -o yaml",
+                )
     except ApiError as error:
         raise HarnessError(
             f"cannot remove the fake driver: {error}", f"delete the namespace {NAMESPACE} yourself"

@@ -18,12 +18,12 @@ import filelock
 
 from drahealth import fakes, proto
 from drahealth.fakes.cluster.api import NODES, Api
+from drahealth.fakes.waiting import poll
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.engine import engine
 from drahealth.suites.targets.engine.engine import Engine
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.run_directory import default_root
-from drahealth.suites.targets.waiting import poll
 
 # The packages in the image of the fake driver. pip fetches them for the Python and the architecture of the image.
 #
@@ -273,7 +273,7 @@ async def _locked(cache: Path, progress: Progress) -> AsyncIterator[None]:
             return False
         return True
 
-    await poll(is_locked, interval=0.2)
+    await poll(is_locked, 0.2)
     try:
         yield
     finally:

@@ -10,6 +10,7 @@ import pytest
 
 from drahealth.fakes.control.fake_options import PluginOptions
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+from drahealth.fakes.waiting import poll
 from drahealth.proto.device_plugin import KUBELET_SOCKET, REGISTER, VERSION
 from drahealth.proto.events import (
     GrpcCall,
@@ -40,7 +41,7 @@ from drahealth.suites.driver_checks.device_plugins.registration import (
 from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.registration import REFUSAL
-from drahealth.suites.driver_checks.scripted_kubelet import until
+from drahealth.suites.driver_checks.scripted_kubelet import PAUSE
 from drahealth.suites.driver_checks.scripted_registration import ACCEPT
 from drahealth.suites.unit.driver_checks.lab_rig import LabRig
 from drahealth.suites.unit.endings import PATIENCE
@@ -203,7 +204,9 @@ async def test_pending_registration_receives_the_answer_set_at_its_start(rig: Pl
     plugin = await kubelet.answered()
     kubelet.answer = REFUSAL
     again = asyncio.create_task(register_again(rig, plugin))
-    await until(rig.clock, PATIENCE, lambda: len(rig.happened(GrpcCall)) == 3)  # it was asked for its options again
+    await poll(
+        lambda: len(rig.happened(GrpcCall)) == 3, PAUSE, PATIENCE, rig.clock
+    )  # it was asked for its options again
     kubelet.answer = ACCEPT
     rig.clock.jump(REFUSAL.delay)
     with pytest.raises(grpc.aio.AioRpcError):

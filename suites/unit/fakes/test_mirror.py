@@ -7,7 +7,7 @@ import pytest
 
 from drahealth.fakes.cluster.api import NODES, PODS, Kind, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.mirror import Mirror
+from drahealth.fakes.cluster.mirror import Mirror, when_ready
 
 Seen = list[tuple[str, str | None, str | None]]
 
@@ -18,7 +18,7 @@ class Picture:
     def __init__(self) -> None:
         self.server = ApiServer()
         self.told: Seen = []
-        self.mirror = Mirror(self.server, [PODS, NODES], self._changed)
+        self.mirror = Mirror(self.server, [PODS, NODES], self._changed, again=when_ready(self.server))
 
     def _changed(self, kind: Kind, old: Object | None, new: Object | None) -> None:
         name = (old or new or {})["metadata"]["name"]

@@ -11,9 +11,9 @@ import pytest
 
 from drahealth.fakes import CLAIMS, PODS
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, Kind
+from drahealth.fakes.waiting import poll
 from drahealth.suites import ConfigurationError, HarnessError, Pod, RunningNode
 from drahealth.suites.nodes.running_node import RunningTarget, driver_name
-from drahealth.suites.targets.waiting import poll
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.command_process import COMMAND
 

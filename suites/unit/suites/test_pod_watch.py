@@ -6,7 +6,7 @@ from drahealth.fakes.cluster.api import NAMESPACES, PODS
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.proto.events import StatusSeen
 from drahealth.suites.story.history import History
-from drahealth.suites.story.pod_watch import PodWatch
+from drahealth.suites.story.pod_watch import ScenarioWatch
 
 POD = {
     "apiVersion": "v1",
@@ -20,7 +20,7 @@ async def test_a_pod_that_is_deleted_while_no_watch_is_open_is_gone_afterwards()
     server, history = ApiServer(), History()
     await server.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "scenario"}})
     uid = (await server.create(PODS, POD))["metadata"]["uid"]
-    watch = PodWatch(server, "scenario", history)
+    watch = ScenarioWatch(server, "scenario", history)
     watch.start()
     try:
         async with asyncio.timeout(60):

@@ -12,6 +12,7 @@ from pathlib import Path
 import filelock
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.file_locks import held
 from drahealth.suites.targets.kubelet.binaries.releases import (
     Order,
     Package,
@@ -24,7 +25,6 @@ from drahealth.suites.targets.kubelet.binaries.releases import (
 from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.run_directory import default_root
 from drahealth.suites.targets.versions import parse_version
-from drahealth.suites.targets.waiting import held
 
 # The record of a folder of programs, and a check that is fast for unchanged files.
 #

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
+from drahealth.fakes.waiting import poll
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets import namespaces
 from drahealth.suites.targets.run_directory import RunDirectory
-from drahealth.suites.targets.waiting import poll
 
 if TYPE_CHECKING:
     import aiohttp
@@ -280,16 +280,13 @@ async def until(
         check(watched)
         return False
 
-    try:
-        async with asyncio.timeout(limit):
-            await poll(holds, _INTERVAL)
-    except TimeoutError:
+    if not await poll(holds, _INTERVAL, limit):
         failure = HarnessError(
             f"timed out after {limit:g} s waiting for {what}", "see the logs above; check whether the machine is busy"
         )
         for process in watched:
             failure.add_note(note(process.name, process.log))
-        raise failure from None
+        raise failure
 
 
 def check(processes: Iterable[Process]) -> None:

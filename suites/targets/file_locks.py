@@ -1,30 +1,13 @@
-"""Waits for conditions without an event, and for locks of files."""
+"""Waits for locks of files."""
 
-import asyncio
 import fcntl
-import operator
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import filelock
-from tenacity import AsyncRetrying, retry_if_result, wait_fixed
 
-# Waits for conditions that send no event.
-
-
-async def poll(
-    condition: Callable[[], Awaitable[bool]],
-    interval: float,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> None:
-    """Calls `condition` every `interval` seconds until it is true. Its errors are raised. It has no time limit."""
-
-    async def is_true() -> bool:  # tenacity awaits only what it knows as a coroutine function
-        return await condition()
-
-    await AsyncRetrying(retry=retry_if_result(operator.not_), wait=wait_fixed(interval), sleep=sleep)(is_true)
-
+from drahealth.fakes.waiting import poll
 
 # Waits for a lock of an open file, flock(2), without blocking the event loop.
 
@@ -32,7 +15,7 @@ async def poll(
 async def lock(file: int, how: int, interval: float) -> None:
     """Locks the file, with `fcntl.LOCK_SH` or `fcntl.LOCK_EX`. Tries again every `interval` seconds, without limit."""
 
-    async def is_locked() -> bool:
+    def is_locked() -> bool:
         try:
             fcntl.flock(file, how | fcntl.LOCK_NB)
         except BlockingIOError:
