@@ -157,6 +157,8 @@ def serve(functions: Mapping[Method, Callable[..., Any]]) -> list[grpc.GenericRp
     return [grpc.method_handlers_generic_handler(service, handlers) for service, handlers in services.items()]
 
 
+DRA_PLUGIN, DEVICE_PLUGIN = "DRAPlugin", "DevicePlugin"
+"""Types of plugins in the answer to GetInfo."""
 GET_INFO = Unary(
     "/pluginregistration.Registration/GetInfo",
     registration_v1_pb2.InfoRequest,

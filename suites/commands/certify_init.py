@@ -14,6 +14,7 @@ from drahealth.manager.registration import Socket, find_sockets
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import ignore
 from drahealth.proto.quoting import one_line
+from drahealth.proto.services import DRA_PLUGIN
 from drahealth.suites.commands.check_run import target_of
 from drahealth.suites.commands.starters import write_new
 from drahealth.suites.driver_checks.all_checks import CHECKS
@@ -25,7 +26,7 @@ from drahealth.suites.driver_checks.profile.model import RunningDriver
 from drahealth.suites.driver_checks.profile.starting import STARTING_PROFILES, driver_profile, starting_profile
 from drahealth.suites.driver_checks.sandbox.declared import Sandbox
 from drahealth.suites.driver_checks.sandbox.running import trial
-from drahealth.suites.driver_checks.scripted_registration import DRA_PLUGIN, Found, registrar
+from drahealth.suites.driver_checks.scripted_registration import Found, registrar
 from drahealth.suites.driver_checks.subject.places import check_placeholders
 from drahealth.suites.driver_checks.verdicts import DriverRequirement, requirements
 from drahealth.suites.errors import ConfigurationError, HarnessError

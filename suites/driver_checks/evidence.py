@@ -99,6 +99,9 @@ def options_in(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield name.lstrip("-"), following
 
 
+CANCELLED_BY_US = "cancelled by drahealth"
+"""How the reason of a StreamClosed starts where an experiment has ended the stream."""
+
 # The evidence of one run of `drahealth check`: what was done to a driver, and everything that was seen of it.
 #
 # A file is JSON Lines in UTF-8. The first line is the header, with `format` `drahealth-evidence/v1`. Each other line

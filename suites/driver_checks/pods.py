@@ -29,6 +29,7 @@ from drahealth.proto.events import (
 from drahealth.proto.values import ClaimRef, DeviceId, Health, PreparedDevice
 from drahealth.suites.driver_checks.cdi_specs import read_specs
 from drahealth.suites.driver_checks.claims import Allocator, allocator
+from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US
 from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.fault_steps import Bench
 from drahealth.suites.driver_checks.first_steps import SOCKET_LIMIT, described, started
@@ -43,7 +44,7 @@ from drahealth.suites.driver_checks.real_kubelet import (
     cluster_kubelet,
     real_kubelet,
 )
-from drahealth.suites.driver_checks.scripted_kubelet import CANCELLED_BY_US, Plugin, subscribed
+from drahealth.suites.driver_checks.scripted_kubelet import Plugin, subscribed
 from drahealth.suites.driver_checks.scripted_registration import device_plugin_manager, dra_manager, plugin_of
 from drahealth.suites.story import manifests
 

@@ -23,6 +23,7 @@ from drahealth.proto.plain_messages import undecoded
 from drahealth.proto.services import PREPARE, UNPREPARE, MalformedMessage, Unary
 from drahealth.proto.sockets import target
 from drahealth.proto.values import ClaimRef, DeviceHealth
+from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US
 from drahealth.suites.driver_checks.observed_health import LastReport
 
 PAUSE = 0.05
@@ -116,7 +117,6 @@ REPORTS_LIMIT = 5000
 """Reports of one stream that are recorded; a driver that sends more floods its subscribers."""
 BYTES_LIMIT = 64 * 2**20
 """The same for their size."""
-CANCELLED_BY_US = "cancelled by drahealth"
 
 
 class Subscriber:

@@ -18,7 +18,7 @@ from drahealth.manager.registration import DIAL_LIMIT, NOTIFY_LIMIT, Candidate, 
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe, RegistrationFailed
 from drahealth.proto.quoting import one_line
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, MalformedMessage
+from drahealth.proto.services import DRA_PLUGIN, GET_INFO, NOTIFY_REGISTRATION, MalformedMessage
 from drahealth.proto.sockets import check_path
 from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin, connected
 from drahealth.suites.driver_checks.subject.places import Places
@@ -27,8 +27,6 @@ from drahealth.suites.driver_checks.subject.places import Places
 
 INFO_LIMIT = 10.0
 """Seconds for GetInfo. A kubelet waits 1 s (W-12); more is allowed here, because the machine can be busy."""
-DRA_PLUGIN, DEVICE_PLUGIN = "DRAPlugin", "DevicePlugin"
-"""Types of plugins, from the registration API."""
 
 _RETRY = 0.5
 _ATTEMPTS = 4

@@ -23,10 +23,9 @@ from drahealth.proto.values import (
     health_of,
 )
 from drahealth.suites.driver_checks.device_plugins.observed import plugin_pod_runs
-from drahealth.suites.driver_checks.evidence import Evidence, Observation
+from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US, Evidence, Observation
 from drahealth.suites.driver_checks.observed import Device, claim_calls, get_info, text, texts
 from drahealth.suites.driver_checks.observed_health import Stream, is_served, served_apis, streams
-from drahealth.suites.driver_checks.scripted_kubelet import CANCELLED_BY_US
 
 # Replays recorded reports as a kubelet of one release reads them. Pure.
 

@@ -8,6 +8,7 @@ from drahealth.fakes.waiting import poll
 from drahealth.proto.events import CdiSpecsRead
 from drahealth.proto.values import Health, PluginDevice, health_of
 from drahealth.suites.driver_checks.cdi_specs import read_specs
+from drahealth.suites.driver_checks.device_plugins.experiments import UNKNOWN_DEVICE
 from drahealth.suites.driver_checks.device_plugins.kubelet import (
     DevicePluginKubelet,
     ListStream,
@@ -28,9 +29,6 @@ from drahealth.suites.driver_checks.profile.faults import MARGIN, Fault
 from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin
 
 # The experiments with devices: Allocate, GetPreferredAllocation and PreStartContainer.
-
-UNKNOWN_DEVICE = "drahealth-no-such-device"
-"""An ID that no plugin lists."""
 
 
 async def allocation(lab: Lab) -> None:

@@ -19,7 +19,7 @@ from drahealth.proto.quoting import one_line
 from drahealth.proto.values import Health, health_of
 from drahealth.suites.driver_checks.cdi_specs import defined_in, files_text, is_qualified
 from drahealth.suites.driver_checks.check import check
-from drahealth.suites.driver_checks.device_plugins.devices import UNKNOWN_DEVICE
+from drahealth.suites.driver_checks.device_plugins.experiments import UNKNOWN_DEVICE
 from drahealth.suites.driver_checks.device_plugins.observed import (
     FIRST_LIST_LIMIT,
     FIRST_LIST_WAIT,

@@ -26,6 +26,8 @@ def _experiment(
     )
 
 
+UNKNOWN_DEVICE = "drahealth-no-such-device"
+"""An ID that no plugin lists."""
 _CALLS = ("allocation", "preferred-allocation", "container-start")
 
 DEVICE_PLUGIN_EXPERIMENTS = (

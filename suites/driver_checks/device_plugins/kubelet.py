@@ -29,21 +29,14 @@ from drahealth.proto.device_plugin import (
 )
 from drahealth.proto.events import KubeletSwitched, ListReceived, Observe, StreamClosed, StreamOpened
 from drahealth.proto.plain_messages import undecoded_list
-from drahealth.proto.quoting import one_line
-from drahealth.proto.services import MalformedMessage, Method, Unary
+from drahealth.proto.services import DEVICE_PLUGIN, MalformedMessage, Method, Unary
 from drahealth.proto.sockets import check_path, is_served, target
-from drahealth.proto.values import PluginDevice, is_extended_resource
+from drahealth.proto.values import PluginDevice
+from drahealth.suites.driver_checks.device_plugins.observed import registration_problem
+from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US
 from drahealth.suites.driver_checks.experiment import Incomplete, Process
-from drahealth.suites.driver_checks.scripted_kubelet import CANCELLED_BY_US, PAUSE, REPORTS_LIMIT, connected
-from drahealth.suites.driver_checks.scripted_registration import (
-    ACCEPT,
-    DEVICE_PLUGIN,
-    Answer,
-    Discovery,
-    Found,
-    Registrar,
-    registrar,
-)
+from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, REPORTS_LIMIT, connected
+from drahealth.suites.driver_checks.scripted_registration import ACCEPT, Answer, Discovery, Found, Registrar, registrar
 from drahealth.suites.driver_checks.subject.places import Places
 from drahealth.suites.errors import HarnessError
 
@@ -65,15 +58,6 @@ class RegisteredPlugin:
     """Whether it advertises GetPreferredAllocation."""
     wants_pre_start: bool = False
     """Whether it requires PreStartContainer."""
-
-
-def registration_problem(resource: str, *versions: str) -> str:
-    """Why a kubelet refuses these fields of a registration (D-11); empty if it accepts them."""
-    if VERSION not in versions:
-        return f"version must be {VERSION}, got {one_line(', '.join(map(repr, versions)) or 'none')}"
-    if not is_extended_resource(resource):
-        return f"{one_line(repr(resource))} is not the name of an extended resource, such as example.com/gpu"
-    return ""
 
 
 # The calls of a kubelet to a device plugin. A call that fails raises nothing; failures are events.

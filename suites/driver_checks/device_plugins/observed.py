@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, REGISTER
+from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, REGISTER, VERSION
 from drahealth.proto.events import (
     Event,
     FaultCleared,
@@ -18,9 +18,10 @@ from drahealth.proto.events import (
     StreamClosed,
     StreamOpened,
 )
-from drahealth.proto.services import GET_INFO, Unary
-from drahealth.proto.values import Health, health_of
-from drahealth.suites.driver_checks.evidence import Evidence, Observation
+from drahealth.proto.quoting import one_line
+from drahealth.proto.services import DEVICE_PLUGIN, GET_INFO, Unary
+from drahealth.proto.values import Health, health_of, is_extended_resource
+from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US, Evidence, Observation
 from drahealth.suites.driver_checks.observed import (
     Call,
     Device,
@@ -34,8 +35,6 @@ from drahealth.suites.driver_checks.observed import (
 )
 from drahealth.suites.driver_checks.observed_health import BY_MANAGER, OWN_DELAY
 from drahealth.suites.driver_checks.observed_pods import PodRun, Reports, Shown, pod_run
-from drahealth.suites.driver_checks.scripted_kubelet import CANCELLED_BY_US
-from drahealth.suites.driver_checks.scripted_registration import DEVICE_PLUGIN
 
 # What evidence shows of a device plugin: registrations, calls and ListAndWatch streams. Pure.
 
@@ -43,6 +42,15 @@ FIRST_LIST_LIMIT = 10.0
 """Seconds until a stream must have its first list."""
 FIRST_LIST_WAIT = FIRST_LIST_LIMIT + OWN_DELAY
 """Seconds for which experiments wait for the first list of a stream, and after which checks take it as late."""
+
+
+def registration_problem(resource: str, *versions: str) -> str:
+    """Why a kubelet refuses these fields of a registration (D-11); empty if it accepts them."""
+    if VERSION not in versions:
+        return f"version must be {VERSION}, got {one_line(', '.join(map(repr, versions)) or 'none')}"
+    if not is_extended_resource(resource):
+        return f"{one_line(repr(resource))} is not the name of an extended resource, such as example.com/gpu"
+    return ""
 
 
 def plugin_crashes(evidence: Evidence, *processes: str) -> Iterator[Observation[ProcessExited]]:

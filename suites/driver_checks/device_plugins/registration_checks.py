@@ -16,13 +16,13 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.quoting import one_line
 from drahealth.suites.driver_checks.check import check
-from drahealth.suites.driver_checks.device_plugins.kubelet import registration_problem
 from drahealth.suites.driver_checks.device_plugins.observed import (
     Registration,
     calls,
     lacks_option,
     options_calls,
     plugin_crashes,
+    registration_problem,
     registrations,
     without_healthy_device,
 )

@@ -11,14 +11,8 @@ from drahealth.proto.events import GrpcCall, MalformedReceived, RegistrationFail
 from drahealth.proto.health_apis import HEALTH_APIS, V1
 from drahealth.proto.services import PREPARE, WATCH_HEALTH_V1
 from drahealth.proto.values import ClaimRef
-from drahealth.suites.driver_checks.scripted_kubelet import (
-    CANCELLED_BY_US,
-    REPORTS_LIMIT,
-    DraCalls,
-    Plugin,
-    connected,
-    subscribed,
-)
+from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US
+from drahealth.suites.driver_checks.scripted_kubelet import REPORTS_LIMIT, DraCalls, Plugin, connected, subscribed
 from drahealth.suites.driver_checks.scripted_registration import Answer, Discovery, Found, plugin_of, register
 from drahealth.suites.unit.driver_checks.lab_rig import DRIVER, LabRig
 
