@@ -152,6 +152,11 @@ class ControlPlaneApi(ListWatch, Protocol):
     async def patch_status(self, kind: Kind, name: str, namespace: str, patch: Object) -> Object:
         """Changes the status by a strategic merge patch. Returns the object."""
 
+    async def apply(self, kind: Kind, obj: Object, manager: str, *, dry_run: bool = False) -> Object:
+        """Applies the fields of an object as this manager, also those of other managers, and removes fields that it
+        applied before and no longer has. Creates a missing object. A dry run only returns the result.
+        """
+
     async def apply_status(self, kind: Kind, obj: Object, manager: str) -> Object:
         """Applies fields of the status as this manager, also if they belong to another one. Returns the object."""
 

@@ -96,6 +96,13 @@ class KubeClient:
             "PATCH", _path(kind, name, namespace) + "/status", body=patch, type_=STRATEGIC
         )
 
+    async def apply(self, kind: Kind, obj: Object, manager: str, *, dry_run: bool = False) -> Object:
+        """Applies the fields of an object, also those of other managers; creates a missing object."""
+        query = {"fieldManager": manager, "force": "true", "fieldValidation": "Strict"}
+        query |= {"dryRun": "All"} if dry_run else {}
+        path = _own_path(kind, obj)
+        return await self._connection.call("PATCH", path, query=query, body=_whole(kind, obj), type_=APPLY)
+
     async def apply_status(self, kind: Kind, obj: Object, manager: str) -> Object:
         """Applies fields of the status; 500 for two elements of a list with the same keys."""
         query, path = {"fieldManager": manager, "force": "true"}, _own_path(kind, obj) + "/status"

@@ -1,16 +1,17 @@
-"""The manifests of `drahealth manager`: the fields that drahealth reads, and the objects of a file."""
+"""The manifests of `drahealth manager`: the objects of a file, and the directory that is followed."""
 
-import hashlib
+import asyncio
 import json
+import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+import stat
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
-from ruamel.yaml import YAML
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from watchfiles import awatch
 
 from drahealth.fakes.cluster.api import (
     CLAIM_TEMPLATES,
@@ -22,218 +23,14 @@ from drahealth.fakes.cluster.api import (
     Kind,
     Object,
 )
-from drahealth.fakes.cluster.api_server import strategies
-from drahealth.fakes.cluster.api_server.body_decoding import unknown_fields
 from drahealth.fakes.cluster.api_server.metadata_validation import is_name
-from drahealth.fakes.program.errors import plain
-from drahealth.proto.quoting import one_line
-from drahealth.suites.yaml_tree import Malformed, documents, get, items, line_of, text
+from drahealth.fakes.program.user_files import Document, FileError, documents, read
+from drahealth.proto.quoting import one_line, quoted
 
-# The schema of manifests: the fields that drahealth reads, by kind.
-#
-# Other fields of the API have no effect. Fields that the API does not have are rejected. Source: the Pod
-# API (core/v1) and resource.k8s.io/v1.
+# Reads the objects of a manifest file: all of them, or none. The API server validates the objects.
 
-Name = Annotated[str, Field(min_length=1, max_length=253)]
-Names = dict[str, str]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True, alias_generator=to_camel)
-
-
-class _Metadata(_Part):
-    name: Name
-    namespace: Name = "default"
-    labels: Names = {}
-    annotations: Names = {}
-    finalizers: list[str] = []
-
-
-class _ClaimUse(_Part):
-    name: Name
-    request: str = ""
-
-
-class _Resources(_Part):
-    claims: list[_ClaimUse] = []
-    limits: dict[str, str | int | float] = {}
-    requests: dict[str, str | int | float] = {}
-
-
-class _Container(_Part):
-    name: Name
-    image: str = ""
-    command: list[str] = []
-    args: list[str] = []
-    resources: _Resources = _Resources()
-    restart_policy: str = ""
-
-
-class _PodClaim(_Part):
-    name: Name
-    resource_claim_name: str = ""
-    resource_claim_template_name: str = ""
-
-
-class _PodSpec(_Part):
-    containers: Annotated[list[_Container], Field(min_length=1)]
-    init_containers: list[_Container] = []
-    resource_claims: list[_PodClaim] = []
-    restart_policy: Literal["Always", "OnFailure", "Never"] = "Always"
-    termination_grace_period_seconds: Annotated[int, Field(ge=0)] = 30
-    node_name: str = ""
-    node_selector: Names = {}
-
-
-class _Cel(_Part):
-    expression: str = ""
-
-
-class _Selector(_Part):
-    cel: _Cel = _Cel()
-
-
-class _Toleration(_Part):
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
-
-
-class _Exactly(_Part):
-    device_class_name: str = ""
-    selectors: list[_Selector] = []
-    allocation_mode: str = ""
-    count: Annotated[int, Field(ge=0, le=2**31)] = 0
-    admin_access: bool = False
-    tolerations: list[_Toleration] = []
-
-
-class _SubRequest(_Exactly):
-    name: Name
-
-
-class _Request(_Part):
-    name: Name
-    exactly: _Exactly | None = None
-    first_available: list[_SubRequest] = []
-
-
-class _Config(_Part):
-    requests: list[str] = []
-
-
-class _Devices(_Part):
-    requests: list[_Request] = []
-    constraints: list[_Part] = []
-    config: list[_Config] = []
-
-
-class _ClaimSpec(_Part):
-    devices: _Devices = _Devices()
-
-
-class _Result(_Part):
-    request: Name
-    driver: Name
-    pool: Name
-    device: Name
-    admin_access: bool = False
-
-
-class _Results(_Part):
-    results: Annotated[list[_Result], Field(min_length=1)]
-    config: list[_Config] = []
-
-
-class _FieldTerm(_Part):
-    values: list[str] = []
-
-
-class _NodeTerm(_Part):
-    match_fields: list[_FieldTerm] = []
-
-
-class _NodeSelector(_Part):
-    node_selector_terms: list[_NodeTerm] = []
-
-
-class _Allocation(_Part):
-    devices: _Results
-    node_selector: _NodeSelector | None = None
-
-
-class _ClaimStatus(_Part):
-    allocation: _Allocation | None = None
-
-
-class _TemplateSpec(_Part):
-    metadata: "_TemplateMetadata | None" = None
-    spec: _ClaimSpec
-
-
-class _TemplateMetadata(_Part):
-    labels: Names = {}
-    annotations: Names = {}
-
-
-class _ClassSpec(_Part):
-    selectors: list[_Selector] = []
-    config: list[_Config] = []
-
-
-class PodManifest(_Part):
-    """A Pod. Its status is ignored."""
-
-    metadata: _Metadata
-    spec: _PodSpec
-
-
-class ClaimManifest(_Part):
-    """A ResourceClaim; with `status.allocation` it is already allocated."""
-
-    metadata: _Metadata
-    spec: _ClaimSpec
-    status: _ClaimStatus = _ClaimStatus()
-
-
-class TemplateManifest(_Part):
-    """A ResourceClaimTemplate."""
-
-    metadata: _Metadata
-    spec: _TemplateSpec
-
-
-class ClassManifest(_Part):
-    """A DeviceClass."""
-
-    metadata: _Metadata
-    spec: _ClassSpec = _ClassSpec()
-
-
-class NamespaceManifest(_Part):
-    """A Namespace. Its spec and status are ignored."""
-
-    metadata: _Metadata
-
-
-SCHEMAS: dict[Kind, type[_Part]] = {
-    NAMESPACES: NamespaceManifest,
-    DEVICE_CLASSES: ClassManifest,
-    CLAIM_TEMPLATES: TemplateManifest,
-    CLAIMS: ClaimManifest,
-    PODS: PodManifest,
-}
-"""By kind, in the order in which objects are made."""
-
-
-# Reads the objects of a manifest file. Pure; all objects of a file or none.
-#
-# YAML 1.2, which includes JSON, with any number of documents.
-
-FILE, DIGEST = "drahealth/manifest-file", "drahealth/manifest-digest"
-"""Annotations of objects that came from a manifest: the name of its file, and a digest of its content."""
+KINDS = (NAMESPACES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS, PODS)
+"""The kinds of manifests, in the order in which objects are made."""
 
 _SERVERS_OWN = (
     *("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"),
@@ -241,8 +38,20 @@ _SERVERS_OWN = (
 )
 """Fields of metadata that a manifest from a cluster contains and that the server sets for a new object."""
 
+_MESSAGE_LIMIT = 1000
+"""Characters of an error of the API server."""
+
 Key = tuple[Kind, str, str]
 """Kind, namespace ("" for kinds without one) and name."""
+
+
+class Rejected(Exception):
+    """An invalid manifest: `problem` at `line`, which starts at 1; 0 if unknown."""
+
+    def __init__(self, problem: str, line: int = 0) -> None:
+        super().__init__(problem, line)
+        self.problem = problem
+        self.line = line
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,17 +68,17 @@ class Manifest:
         metadata = self.object["metadata"]
         return self.kind, metadata.get("namespace", ""), metadata["name"]
 
-    @property
-    def digest(self) -> str:
-        """A digest that changes with the manifest."""
-        text = json.dumps([self.object, self.allocation], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    def named(self, name: str) -> Object:
+        """The whole object, with this name."""
+        status = {"status": {"allocation": self.allocation}} if self.allocation is not None else {}
+        return {**self.object, "metadata": {**self.object["metadata"], "name": name}, **status}
 
-    def annotated(self, file: str) -> Object:
-        """The object with annotations that name its origin."""
-        metadata = self.object["metadata"]
-        annotations = {**metadata.get("annotations", {}), FILE: file, DIGEST: self.digest}
-        return {**self.object, "metadata": {**metadata, "annotations": annotations}}
+    def rejected(self, error: ApiError) -> str:
+        """The sentence of an error about this object."""
+        text = re.sub(
+            r'^\w+ "[^"]*" is invalid: |^failed to create typed patch object \([^)]*\): \.?', "", error.message
+        )
+        return f"{self}: {one_line(text, _MESSAGE_LIMIT)}"
 
     def __str__(self) -> str:
         return described(self.key)
@@ -282,155 +91,264 @@ def described(key: Key) -> str:
 
 
 def parse(data: bytes, node_name: str) -> tuple[Manifest, ...]:
-    """The objects of a file, for the node with this name. Raises Malformed for an invalid or empty file."""
+    """The objects of a file, for the node with this name. Raises Rejected for an invalid or empty file."""
     try:
-        found = documents(data.decode())
-        if not found:
-            raise Malformed("the file is empty; to delete its objects, delete the file", 1)
-        manifests = [_manifest(document, node_name) for document in found]
-    except UnicodeDecodeError as error:
-        raise Malformed("it is not UTF-8", data.count(b"\n", 0, error.start) + 1) from None
-    except RecursionError:
-        raise Malformed("it is nested too deeply", 1) from None
-    for index, (manifest, document) in enumerate(zip(manifests, found, strict=True)):
-        if manifest.key in [other.key for other in manifests[:index]]:
-            raise Malformed(f"duplicate object {manifest}", line_of(document))
-    return tuple(manifests)
+        found = list(documents(data, ""))
+    except FileError as error:
+        raise Rejected(error.problems[0].what, error.problems[0].line) from None
+    if not found:
+        raise Rejected("the file is empty; to delete its objects, delete the file", 1)
+    manifests: dict[Key, Manifest] = {}
+    for document in found:
+        manifest = _manifest(document, node_name)
+        if manifest.key in manifests:
+            raise Rejected(f"duplicate object {manifest}", document.line(()))
+        manifests[manifest.key] = manifest
+    return tuple(manifests.values())
 
 
-def _manifest(document: Node, node_name: str) -> Manifest:
-    if not isinstance(document, MappingNode):
-        raise Malformed("a manifest must be a mapping with apiVersion, kind, metadata and spec", line_of(document))
+def _manifest(document: Document, node_name: str) -> Manifest:
+    obj: Object = document.data
+    if not isinstance(obj, dict):
+        raise Rejected("a manifest must be a mapping with apiVersion, kind, metadata and spec", document.line(()))
     kind = _kind(document)
-    obj: Object = value_of(document)
     try:
-        SCHEMAS[kind].model_validate(obj)
-    except ValidationError as error:
-        raise _explained(document, kind, error) from None
-    status = obj.pop("status", {})
-    allocation = status.get("allocation") if kind == CLAIMS else None
-    metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVERS_OWN}
-    metadata |= {"namespace": metadata.get("namespace", "default")} if kind.namespaced else {}
-    if not kind.namespaced:
-        metadata.pop("namespace", None)
-    obj |= {"metadata": metadata, "spec": obj.get("spec", {})}
-    if kind == PODS:
-        _check_node(document, obj, node_name)
-    if kind == NAMESPACES:
-        _check_namespace(document, kind, metadata)
-    _check_fields(document, kind, obj)
+        json.dumps(obj, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError:
+        raise Rejected("it has a number or a text that JSON does not have", document.line(())) from None
+    metadata = obj.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if metadata is None or not isinstance(name, str) or not is_name(name, kind):
+        raise Rejected(f"invalid metadata.name of a {kind.kind}: {quoted(name)}", document.line(("metadata", "name")))
+    metadata = {key: value for key, value in metadata.items() if key not in (*_SERVERS_OWN, "namespace")}
+    if kind.namespaced:
+        metadata["namespace"] = obj["metadata"].get("namespace") or "default"
+        if not isinstance(metadata["namespace"], str):
+            raise Rejected("metadata.namespace must be a string", document.line(("metadata", "namespace")))
+    spec, status = obj.get("spec"), obj.get("status")
+    if kind == PODS and isinstance(spec, dict):  # the scheduler binds the pod, so that its claims are reserved for it
+        spec = dict(spec)
+        if (wanted := spec.pop("nodeName", None) or node_name) != node_name:
+            raise Rejected(
+                f"nodeName must be {node_name}, got {wanted}; remove it", document.line(("spec", "nodeName"))
+            )
+    whole = {**obj, "apiVersion": kind.api_version, "metadata": metadata, "spec": {} if spec is None else spec}
+    whole.pop("status", None)
+    allocation = status.get("allocation") if kind == CLAIMS and isinstance(status, dict) else None
+    return Manifest(kind, whole, _without_nothing(allocation))
+
+
+def _kind(document: Document) -> Kind:
+    name, version = document.data.get("kind"), document.data.get("apiVersion")
+    kind = next((kind for kind in KINDS if kind.kind == name), None)
+    if kind is None:
+        kinds = ", ".join(kind.kind for kind in reversed(KINDS))
+        wrong = f"unsupported kind {name!r}" if name else "kind is missing"
+        raise Rejected(f"{wrong}; supported kinds: {kinds}", document.line(("kind",)))
+    if kind.api_version != version:
+        wrong = f"apiVersion of a {name} must be {kind.api_version}, got {version or 'none'!r}"
+        raise Rejected(wrong, document.line(("apiVersion",)))
+    return kind
+
+
+def _without_nothing(value: Any) -> Any:
+    """The value without null and empty lists, as the API server stores it."""
+    if isinstance(value, dict):
+        return {key: _without_nothing(inner) for key, inner in value.items() if inner not in (None, [])}
+    return [_without_nothing(inner) for inner in value] if isinstance(value, list) else value
+
+
+# The directory of manifests: reads new and changed files, and reports errors in them.
+#
+# It is level-triggered: after each event, and once a second, it scans the directory. A file is read when it has not
+# changed for a moment, so that an editor can finish writing. An unreadable or invalid file changes nothing: the
+# objects of its last valid content stay.
+
+SUFFIXES = (".yaml", ".yml", ".json")
+STATUS_SUFFIX = ".status.yaml"
+SETTLED = 0.2
+"""Seconds without a change after which a file counts as written."""
+
+_RESCAN = 1000  # milliseconds
+
+log = logging.getLogger(__name__)
+
+Read = Callable[[str, bytes], Awaitable[tuple[Manifest, ...]]]
+"""Reads the objects of the file with this name and content. Raises Rejected, or ApiError to be called again."""
+
+Signature = tuple[int, int, int]
+"""Inode, time of the last change in nanoseconds, size: another one for another content."""
+
+
+@dataclass(slots=True)
+class _File:
+    """The state of one file. `asks_for` is None until the file was valid once."""
+
+    seen: Signature | None
+    since: float
+    taken: Signature | None = None
+    asks_for: tuple[Manifest, ...] | None = None
+    problem: str = ""
+    is_blocked: bool = False
+    """Another file asks for the same object."""
+
+
+def is_manifest(name: str) -> bool:
+    """Whether a file with this name is read."""
+    return name.endswith(SUFFIXES) and not name.startswith(".") and not name.endswith(STATUS_SUFFIX)
+
+
+class ManifestDirectory:
+    """Follows `path`. Calls `changed()` after each change, and `refused(file, line, problem)` for errors."""
+
+    def __init__(
+        self, path: Path, read: Read, changed: Callable[[], None], refused: Callable[[str, int, str], None]
+    ) -> None:
+        self.path = path
+        self._read = read
+        self._changed = changed
+        self._refused = refused
+        self._files: dict[str, _File] = {}
+        self._problem = ""
+        self._now = 0.0
+
+    @property
+    def wanted(self) -> Mapping[Key, tuple[str, Manifest]]:
+        """All objects with their file names; if two files have the same object, the first one counts."""
+        wanted: dict[Key, tuple[str, Manifest]] = {}
+        for name, file in self._files.items():
+            for manifest in file.asks_for or ():
+                wanted.setdefault(manifest.key, (name, manifest))
+        return wanted
+
+    @property
+    def unread(self) -> frozenset[str]:
+        """Existing files that were never valid."""
+        return frozenset(name for name, file in self._files.items() if file.asks_for is None)
+
+    async def read(self) -> None:
+        """Reads all files that are complete now."""
+        await self._look()
+
+    async def follow(self) -> None:
+        """Reads changed files until cancelled."""
+        while True:
+            try:
+                async for _ in awatch(
+                    self.path,
+                    watch_filter=lambda _, path: is_manifest(Path(path).name),
+                    recursive=False,
+                    debounce=50,
+                    step=5,
+                    rust_timeout=_RESCAN,
+                    yield_on_timeout=True,
+                ):
+                    await self._look_until_settled()
+            except (OSError, RuntimeError) as error:  # no inotify watches left, or the directory itself has gone
+                self._complain(f"it cannot be watched, reading it once a second instead: {error}")
+            await self._look_until_settled()
+            await asyncio.sleep(_RESCAN / 1000)
+
+    async def _look_until_settled(self) -> None:
+        is_moving = True
+        while is_moving:
+            is_moving = await self._look()
+            await asyncio.sleep(SETTLED / 2 if is_moving else 0)
+
+    async def _look(self) -> bool:
+        """Scans all files once; returns whether a file must be scanned again soon."""
+        found = self._signatures()
+        if found is None:
+            return False
+        self._see(found)
+        settled = [name for name in sorted(self._files) if self._is_due(name)]
+        is_changed = False
+        for name in [name for name in settled if self._files[name].seen is None]:
+            del self._files[name]
+            settled.remove(name)
+            is_changed = True
+        for name in settled:
+            is_changed |= await self._take(name)
+        while is_changed and (blocked := [name for name, file in self._files.items() if file.is_blocked]):
+            if not any([await self._take(name) for name in blocked]):
+                break
+        if is_changed:
+            self._changed()
+        return any(file.seen != file.taken for file in self._files.values())
+
+    def _see(self, found: Mapping[str, Signature]) -> None:
+        self._now = time.monotonic()
+        for name in found.keys() | self._files.keys():
+            file = self._files.setdefault(name, _File(found.get(name), self._now))
+            if file.seen != found.get(name):
+                file.seen, file.since = found.get(name), self._now
+
+    def _is_due(self, name: str) -> bool:
+        """Whether the file has changed since it was read, and has not changed for a moment."""
+        file = self._files[name]
+        written = time.time() - file.seen[1] / 1e9 if file.seen else 0.0
+        return file.seen != file.taken and max(written, self._now - file.since) >= SETTLED
+
+    def _signatures(self) -> dict[str, Signature] | None:
+        """The existing manifest files; None if the directory cannot be read, which does not mean that they are
+        deleted.
+        """
+        found = {}
+        try:
+            for path in self.path.iterdir():
+                if is_manifest(path.name) and (signature := _signature(path)):
+                    found[path.name] = signature
+        except OSError as error:
+            self._complain(f"it cannot be read: {error.strerror}; its previous objects stay")
+            return None
+        return found
+
+    async def _take(self, name: str) -> bool:
+        """Reads the file. Returns True if its objects are known now."""
+        file = self._files[name]
+        file.taken, file.is_blocked = file.seen, False
+        try:
+            asks_for = await self._read(name, read(self.path / name))
+            self._check_unique(name, asks_for)
+        except Rejected as error:
+            self._refuse(name, error.line, error.problem)
+            return False
+        except FileError as error:
+            self._refuse(name, 0, error.problems[0].what)
+            return False
+        except ApiError as error:
+            log.debug("%s cannot be checked: %s; retrying", name, error)
+            file.taken = None
+            return False
+        except OSError as error:
+            self._refuse(name, 0, f"it cannot be read: {error.strerror}")
+            return False
+        file.asks_for, file.problem = asks_for, ""
+        return True
+
+    def _refuse(self, name: str, line: int, problem: str) -> None:
+        """Reports an error of the file, once until it changes."""
+        if self._files[name].problem != problem:
+            self._files[name].problem = problem
+            self._refused(name, line, problem)
+
+    def _check_unique(self, name: str, asks_for: tuple[Manifest, ...]) -> None:
+        wanted = self.wanted
+        for manifest in asks_for:
+            other = wanted.get(manifest.key, (name, manifest))[0]
+            if other != name:
+                self._files[name].is_blocked = True
+                raise Rejected(f"{manifest} is already in {other}")
+
+    def _complain(self, problem: str) -> None:
+        if problem != self._problem:
+            log.warning("%s: %s", self.path, problem)
+        self._problem = problem
+
+
+def _signature(path: Path) -> Signature | None:
     try:
-        strategies.created(kind, obj, strategies.ServerFields("", ""))
-    except ApiError as error:
-        raise Malformed(error.message, line_of(document)) from None
-    _check_namespace(document, kind, metadata)
-    return Manifest(kind, obj, allocation)
-
-
-def _check_fields(document: Node, kind: Kind, obj: Object) -> None:
-    if unknown := unknown_fields(kind, obj):
-        listed = ", ".join(f'unknown field "{one_line(path)}"' for path in unknown)
-        place = [int(part) if part.isdecimal() else part for part in re.split(r"[.\[\]]+", unknown[0])]
-        raise Malformed(listed, _line(document, tuple(place)))
-
-
-def _check_namespace(document: Node, kind: Kind, metadata: Object) -> None:
-    key = "namespace" if kind.namespaced else "name"
-    is_namespace = kind.namespaced or kind == NAMESPACES
-    if is_namespace and ("." in metadata[key] or not is_name(metadata[key])):
-        raise Malformed(f"invalid namespace {metadata[key]!r}", _line(document, ("metadata", key)))
-
-
-def _kind(document: MappingNode) -> Kind:
-    name, version = text(get(document, "kind")), text(get(document, "apiVersion"))
-    for kind in SCHEMAS:
-        if kind.kind == name:
-            if kind.api_version != version:
-                raise Malformed(
-                    f"apiVersion of a {name} must be {kind.api_version}, got {version or 'none'!r}",
-                    _line(document, ("apiVersion",)),
-                )
-            return kind
-    kinds = ", ".join(kind.kind for kind in reversed(SCHEMAS))
-    wrong = f"unsupported kind {name!r}" if name else "kind is missing"
-    raise Malformed(f"{wrong}; supported kinds: {kinds}", _line(document, ("kind",)))
-
-
-def _check_node(document: Node, pod: Object, node_name: str) -> None:
-    """Checks that no node is set: the scheduler binds the pod, so that its claims are reserved for it."""
-    spec = dict(pod["spec"])
-    wanted = spec.pop("nodeName", node_name)
-    if wanted not in ("", node_name):
-        raise Malformed(
-            f"nodeName must be {node_name}, got {wanted}; remove it",
-            _line(document, ("spec", "nodeName")),
-        )
-    pod["spec"] = spec
-
-
-def _explained(document: Node, kind: Kind, error: ValidationError) -> Malformed:
-    """The first error, in words."""
-    first, *others = error.errors(include_url=False, include_context=False, include_input=False)
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-    more = f" (and {len(others)} more)" if others else ""
-    text = plain(first["msg"])
-    return Malformed(f"{place} of a {kind.kind}: {text}{more}", _line(document, first["loc"]))
-
-
-def _line(node: Node, path: tuple[int | str, ...]) -> int:
-    """The line of the value at this path, or of its nearest existing parent."""
-    for part in path:
-        inner = dict(enumerate(items(node))).get(part) if isinstance(part, int) else get(node, part)
-        if inner is None:
-            break
-        node = inner
-    return line_of(node)
-
-
-def value_of(node: Node) -> Any:
-    """The JSON value of a YAML tree, without null values. Raises Malformed for values that JSON does not have."""
-    if isinstance(node, MappingNode):
-        return {key: value for key, value in _entries(node) if value is not None}
-    if isinstance(node, SequenceNode):
-        return [value_of(item) for item in node.value]
-    assert isinstance(node, ScalarNode)
-    return _scalar(node)
-
-
-def _entries(node: MappingNode) -> Iterator[tuple[str, Any]]:
-    for key, value in node.value:
-        yield _text(key), value_of(value)
-
-
-_CONSTRUCTOR = YAML(typ="safe", pure=True).constructor
-_CONSTRUCT: Mapping[str, Callable[[ScalarNode], Any]] = {
-    "tag:yaml.org,2002:int": _CONSTRUCTOR.construct_yaml_int,
-    "tag:yaml.org,2002:float": _CONSTRUCTOR.construct_yaml_float,
-    "tag:yaml.org,2002:bool": _CONSTRUCTOR.construct_yaml_bool,
-}
-
-
-def _scalar(node: ScalarNode) -> Any:
-    tag = str(node.tag)
-    if tag == "tag:yaml.org,2002:null":
+        found = path.stat()
+    except FileNotFoundError:
         return None
-    if tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp"):
-        return _text(node)
-    if tag not in _CONSTRUCT:
-        raise Malformed(
-            f"unsupported YAML tag {tag.replace('tag:yaml.org,2002:', '!!')}; use JSON values", line_of(node)
-        )
-    try:
-        value = _CONSTRUCT[tag](node)
-        json.dumps(value, allow_nan=False)
-    except (ValueError, KeyError, OverflowError):
-        raise Malformed(f"{node.value[:40]!r} is not a JSON number or boolean", line_of(node)) from None
-    return value
-
-
-def _text(node: ScalarNode) -> str:
-    try:
-        node.value.encode()  # an escape can spell half a character
-    except UnicodeEncodeError:
-        raise Malformed("invalid Unicode text", line_of(node)) from None
-    return str(node.value)
+    return (found.st_ino, found.st_mtime_ns, found.st_size) if stat.S_ISREG(found.st_mode) else None

@@ -21,9 +21,9 @@ from drahealth.fakes.waiting import run_until_first
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import ManagerStarted, ManagerStopped, ManifestRejected, Observe, PodDeleted, StatusSeen
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.manager_command.manifest_directory import Applier, ManifestDirectory, StatusFiles
+from drahealth.suites.manager_command.applier import Applier
 from drahealth.suites.manager_command.options import METRICS_TOKEN, Options
-from drahealth.suites.manager_command.output import Observers, history_file
+from drahealth.suites.manager_command.output import Observers, StatusFiles, history_file
 from drahealth.suites.targets.api_servers.server import ApiServerProcess, data_folder, objects_folder
 from drahealth.suites.targets.api_servers.serving import MemoryApiServer, field_rules
 from drahealth.suites.targets.reference.cluster import ReferenceCluster
@@ -118,8 +118,6 @@ class Program:
             observe=observers,
         )
         self._statuses = StatusFiles(options.pods, SystemClock())
-        self._directory = ManifestDirectory(options.pods, options.node_name, self._wake, self._refuse)
-        self._applier: Applier | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until `stop` is set, and stops in order. Raises HarnessError if it cannot start, or if a part of it
@@ -137,9 +135,8 @@ class Program:
             await self._server.kubeconfig()
             stack.push_async_callback(self._write_last_statuses)
             self._statuses.sweep()
-            await self._directory.read()
-            applier = self._applier = Applier(self.node.api, self._directory, self._refuse)
-            await applier.apply()
+            applier = Applier(self.node.api, self._options.pods, self.node.name, self._refuse)
+            await applier.start()
             stack.push_async_callback(self.node.stop)
             await self.node.start()
             self._observe(self._started(metrics))
@@ -148,7 +145,7 @@ class Program:
 
     async def _work(self, stop: asyncio.Event, applier: Applier) -> None:
         """Runs all parts until the end, or until one of them fails."""
-        parts: list[Coroutine[Any, Any, object]] = [self._directory.follow(), applier.run()]
+        parts: list[Coroutine[Any, Any, object]] = [applier.run()]
         parts += [
             watch_pods(self.node.api, self._observe, self._statuses),
             self._statuses.run(),
@@ -163,10 +160,6 @@ class Program:
             for pod in await self.node.api.list(PODS):
                 self._statuses.change(pod)
         self._statuses.flush()
-
-    def _wake(self) -> None:
-        if self._applier:
-            self._applier.wake()
 
     def _refuse(self, file: str, line: int, problem: str) -> None:
         where = f"{file}, line {line}" if line else file

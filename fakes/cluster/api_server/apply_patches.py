@@ -20,7 +20,7 @@ from drahealth.fakes.cluster.api import (
     is_of_kubernetes,
 )
 from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.cluster.api_server.patches import ATOMIC, Lists
+from drahealth.fakes.cluster.api_server.patches import ATOMIC, Change, Lists, merged_lists
 from drahealth.fakes.cluster.api_server.strategies import ADMITTED_POD_SPEC, with_defaults
 
 # The record of the managers that have set the fields of an object: `metadata.managedFields`. Pure functions.
@@ -302,6 +302,16 @@ def apply_patch(old: Object, patch: Object, lists: Lists, options: ApplyOptions)
     compared = {name: metadata[name] for name in _COMPARED_METADATA if name in metadata}
     given = {name: patch[name] for name in ("apiVersion", "kind") if name in patch}
     return {**new, **given, "metadata": {**new["metadata"], **compared, "managedFields": entries}}
+
+
+def apply_change(kind: Kind, patch: Object, options: ApplyOptions) -> Change:
+    """The change that applies the patch. `ApiError` 500, as in Kubernetes, for a field that the kind does not have."""
+    from drahealth.fakes.cluster.api_server.body_decoding import unknown_fields  # only here: it loads all messages
+
+    lists = merged_lists(kind)
+    if unknown := unknown_fields(kind, patch):
+        raise refusals.untyped_patch(patch, f"{keyed_path(unknown[0], patch, lists)}: field not declared in schema")
+    return lambda old: apply_patch(old, patch, lists, options)
 
 
 def _check_conflicts(old: Object, found: list[tuple[Object, Path]], lists: Lists, manager: str) -> None:

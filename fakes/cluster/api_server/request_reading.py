@@ -14,7 +14,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from drahealth.fakes.cluster.api import ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.answers import json_answer
-from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, Writer, apply_patch, keyed_path
+from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, Writer, apply_change
 from drahealth.fakes.cluster.api_server.body_decoding import (
     MESSAGES,
     duplicate_fields,
@@ -29,7 +29,6 @@ from drahealth.fakes.cluster.api_server.patches import (
     Change,
     check_patch_type,
     json_patch,
-    merged_lists,
     patch_change,
     read_operations,
 )
@@ -321,11 +320,8 @@ async def read_patch(request: web.Request, kind: Kind, *, status: bool, time: st
         raise refusals.bad_request(
             f"invalid object type: /{body.get('apiVersion') or ''}, Kind={body.get('kind') or ''}"
         )
-    lists = merged_lists(kind)
-    if unknown := unknown_fields(kind, body):
-        raise refusals.untyped_patch(body, f"{keyed_path(unknown[0], body, lists)}: field not declared in schema")
     options = ApplyOptions(request.query.get("fieldManager", ""), status, time, force=wants_force(request))
-    return lambda old: apply_patch(old, body, lists, options)
+    return apply_change(kind, body, options)
 
 
 def is_apply(request: web.Request) -> bool:

@@ -28,7 +28,13 @@ from drahealth.fakes.cluster.api import (
 )
 from drahealth.fakes.cluster.api_server import deletion, refusals, strategies
 from drahealth.fakes.cluster.api_server import deletion as collection
-from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, Writer, apply_patch, updated_entries
+from drahealth.fakes.cluster.api_server.apply_patches import (
+    ApplyOptions,
+    Writer,
+    apply_change,
+    apply_patch,
+    updated_entries,
+)
 from drahealth.fakes.cluster.api_server.bindings import bound
 from drahealth.fakes.cluster.api_server.deletion import DeleteOptions, Deletion
 from drahealth.fakes.cluster.api_server.disruption_budgets import budget_status, check_eviction
@@ -221,6 +227,28 @@ class ApiServer:
     async def patch_status(self, kind: Kind, name: str, namespace: str, patch: Object) -> Object:
         """Changes the status by a strategic merge patch."""
         return await self.patch(kind, name, namespace, patch_change(kind, STRATEGIC, patch), status=True)
+
+    async def apply(self, kind: Kind, obj: Object, manager: str, *, dry_run: bool = False) -> Object:
+        """Applies the fields of an object, also those of other managers; creates a missing object.
+
+        `ApiError` 400 for a field of the wrong type, and 500 for one that the kind does not have.
+        """
+        from drahealth.fakes.cluster.api_server.body_decoding import typed  # only here: it loads all messages
+
+        patch = {**obj, "apiVersion": kind.api_version, "kind": kind.kind}
+        strategies.check_shape(kind, patch)
+        apply = apply_change(kind, patch, ApplyOptions(manager, False, self.time()))
+        typed(kind, patch)
+        change: Change = lambda old: typed(kind, apply(old))  # noqa: E731
+        namespace = strategies.namespace_of(kind, patch)
+        with self.dry_run(dry_run), self.writing(None):
+            try:
+                return await self.patch(kind, patch["metadata"]["name"], namespace, change)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+            metadata = {} if namespace is None else {"namespace": namespace}
+            return await self.create(kind, change({**patch, "metadata": metadata}))
 
     async def apply_status(self, kind: Kind, obj: Object, manager: str) -> Object:
         """Applies fields of the status; a field of another manager becomes one of this manager, too."""

@@ -16,6 +16,7 @@ from drahealth.fakes.cluster.api import (
     PODS,
     SLICES,
     ApiError,
+    ControlPlaneApi,
     Kind,
     ListWatch,
     Object,
@@ -278,3 +279,30 @@ async def test_kinds_without_a_namespace_are_served_too(api: ListWatch) -> None:
     await api.delete(SLICES, "slice")
     assert (await api.get(NODES, "node"))["status"]["conditions"][0]["type"] == "Ready"
     assert await api.list(SLICES) == []
+
+
+# Server-side apply
+
+
+def gpu(**metadata: Any) -> Object:
+    return {"metadata": {"name": "gpu", **metadata}}
+
+
+async def test_apply_creates_changes_and_removes_the_fields_of_its_manager(api: ControlPlaneApi) -> None:
+    created = await api.apply(DEVICE_CLASSES, gpu(labels={"a": "1", "b": "1"}), "one")
+    await api.apply(DEVICE_CLASSES, gpu(labels={"b": "2"}), "two")
+    changed = await api.apply(DEVICE_CLASSES, gpu(labels={"c": "3"}), "one")
+    assert changed["metadata"]["labels"] == {"b": "2", "c": "3"}
+    assert changed["metadata"]["uid"] == created["metadata"]["uid"]
+
+
+async def test_dry_run_of_apply_stores_nothing(api: ControlPlaneApi) -> None:
+    applied = await api.apply(DEVICE_CLASSES, gpu(labels={"a": "1"}), "one", dry_run=True)
+    assert (applied["metadata"]["labels"], await api.list(DEVICE_CLASSES)) == ({"a": "1"}, [])
+
+
+async def test_apply_rejects_unknown_fields_and_wrong_types(api: ControlPlaneApi) -> None:
+    with pytest.raises(ApiError, match="field not declared in schema"):
+        await api.apply(DEVICE_CLASSES, {**gpu(), "spec": {"colour": "red"}}, "one")
+    with pytest.raises(ApiError, match=r"metadata\.finalizers"):
+        await api.apply(DEVICE_CLASSES, gpu(finalizers="none"), "one")

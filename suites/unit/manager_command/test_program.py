@@ -130,7 +130,7 @@ async def test_invalid_file_is_rejected_and_other_files_apply(rig: Rig) -> None:
     rig.write("job.yaml", pod())
     await rig.start()
     await rig.runs()
-    await rig.refuses(("bad.yaml", 10, "expected the node content, but found '<stream end>'"))
+    await rig.refuses(("bad.yaml", 10, "invalid YAML: expected the node content, but found '<stream end>'"))
     assert list(await rig.objects()) == ["job"]
 
 
@@ -152,7 +152,7 @@ async def test_duplicate_object_passes_to_the_second_file_after_removal(rig: Rig
     await rig.start()
     old = await rig.runs()
     rig.write("b.yaml", pod(), pod("other"))
-    await rig.refuses(("b.yaml", 1, "Pod default/job is already in a.yaml"))
+    await rig.refuses(("b.yaml", 0, "Pod default/job is already in a.yaml"))
     (rig.pods / "a.yaml").unlink()
     await rig.runs("other")
     assert rig.status()["uid"] == old["uid"]
@@ -184,11 +184,15 @@ async def test_a_namespace_is_made_from_its_file_and_deleted_with_it(rig: Rig) -
     await rig.runs_in("team")
     async with asyncio.timeout(PATIENCE), aclosing(program.node.api.watch(NAMESPACES)) as events:
         rig.write("b.yaml", NAMESPACE)
-        old = await anext(e.object async for e in events if e.object["metadata"].get("labels") == {"owner": "me"})
+        old = await anext(e.object async for e in events if e.object["metadata"]["labels"].get("owner") == "me")
         (rig.pods / "b.yaml").unlink()
         rig.write("c.yaml", pod_in("team").replace("job", "fence"))
         await until(lambda: status_in(rig.pods, "fence", "team"), PATIENCE)
-        assert await program.node.api.get(NAMESPACES, "team") == old  # it stays while it is used
+        kept = await program.node.api.get(NAMESPACES, "team")  # it stays while it is used
+        assert (kept["metadata"]["uid"], kept["metadata"]["labels"]) == (
+            old["metadata"]["uid"],
+            old["metadata"]["labels"],
+        )
         (rig.pods / "a.yaml").unlink()
         (rig.pods / "c.yaml").unlink()
         await anext(event async for event in events if event.type == "DELETED")
@@ -221,7 +225,7 @@ async def test_object_not_created_from_a_manifest_is_not_changed(rig: Rig) -> No
     mine = await program.node.api.create(CLAIMS, {"metadata": {"name": "gpu", "namespace": "default"}, "spec": {}})
     rig.write("claim.yaml", CLAIM)
     await rig.refuses(
-        ("claim.yaml", 0, "ResourceClaim default/gpu already exists, and was not created from a manifest")
+        ("claim.yaml", 0, "ResourceClaim default/gpu: it already exists, and was not created from a manifest")
     )
     assert await program.node.api.get(CLAIMS, "gpu", "default") == mine
 
@@ -268,7 +272,7 @@ async def test_pod_keeps_running_if_its_file_is_invalid_after_restart(rig: Rig) 
     await rig.stop()
     rig.write("job.yaml", "nonsense: [")
     await rig.start()
-    await rig.refuses(("job.yaml", 1, "expected the node content, but found '<stream end>'"))
+    await rig.refuses(("job.yaml", 1, "invalid YAML: expected the node content, but found '<stream end>'"))
     assert (await rig.runs())["uid"] == old["uid"]
 
 

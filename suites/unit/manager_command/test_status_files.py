@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.suites.manager_command.manifest_directory import AGAIN, HEADER, StatusFiles
+from drahealth.suites.manager_command.output import AGAIN, HEADER, StatusFiles
 from drahealth.suites.unit.manager.rig import StillClock, settle, until
 
 
