@@ -2,7 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from drahealth.proto.clock import SYSTEM_CLOCK, Clock
@@ -33,6 +34,17 @@ async def _first_ended(waits: tuple[Awaitable[object], ...]) -> "set[asyncio.Fut
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def in_background(work: Coroutine[Any, Any, object], name: str) -> AsyncIterator[None]:
+    """Runs `work` during the block, and cancels it at the end. Its errors are ignored."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:

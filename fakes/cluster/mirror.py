@@ -2,14 +2,32 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
 from types import MappingProxyType
 
-from drahealth.fakes.cluster.api import PODS, ApiError, ControlPlaneApi, Kind, ListWatch, Object
+from drahealth.fakes.cluster.api import PODS, Api, ApiError, ControlPlaneApi, Kind, ListWatch, Object
 from drahealth.fakes.cluster.api_server.storage import Key, key_of
 from drahealth.fakes.cluster.pods import status_seen
 from drahealth.fakes.waiting import Changes
 from drahealth.proto.clock import SYSTEM_CLOCK, Clock
 from drahealth.proto.events import StatusSeen
+
+# The wait for a state of one object.
+
+
+async def until_object(
+    api: Api, kind: Kind, true: Callable[[Object], bool], seconds: float, namespace: str | None = None
+) -> bool:
+    """Waits until this is true of an object of the kind. False after so many seconds, or when the server ends."""
+    try:
+        async with asyncio.timeout(seconds), aclosing(api.watch(kind, namespace)) as changes:
+            async for change in changes:
+                if true(change.object):
+                    return True
+    except TimeoutError:
+        pass
+    return False
+
 
 # A current copy of several kinds of objects.
 

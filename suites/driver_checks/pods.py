@@ -1,6 +1,5 @@
 """The experiments that run a Pod with claims for the driver, and follow its status."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -9,6 +8,7 @@ from typing import Protocol
 
 from drahealth.fakes.cluster.api import EVENTS, PODS, ListWatch, Object
 from drahealth.fakes.cluster.mirror import PodWatch, after
+from drahealth.fakes.waiting import in_background
 from drahealth.manager.plugin import advertised_health_api, pick_health_api
 from drahealth.manager.profile import Profile
 from drahealth.manager.status import resource_id
@@ -89,12 +89,8 @@ class WatchedPod:
 async def watched_pod(lab: Lab, api: ListWatch, uid: str) -> AsyncGenerator[WatchedPod, None]:
     """The statuses of a Pod, until the end of the block."""
     watch = WatchedPod(lab, api, uid)
-    task = asyncio.create_task(watch.follow(), name="watch of the Pod")
-    try:
+    async with in_background(watch.follow(), "watch of the Pod"):
         yield watch
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 # What a Pod shows while drahealth breaks and heals its devices.

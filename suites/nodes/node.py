@@ -11,103 +11,48 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, KINDS, NAMESPACES, PODS, ApiError, Kind, ListWatch, Object
+from drahealth.fakes.cluster.mirror import PodWatch, after
 from drahealth.fakes.control.fake_options import DriverControl
 from drahealth.fakes.control.remote import RemoteDriver
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.inventory.devices import Inventory
+from drahealth.fakes.waiting import in_background
 from drahealth.manager.profile import Profile
-from drahealth.proto.clock import Clock
+from drahealth.proto.clock import SYSTEM_CLOCK, Clock
 from drahealth.proto.events import ContainerSeen, StatusSeen
 from drahealth.proto.events.text import format_event
 from drahealth.proto.values import Health, ResourceHealth
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.nodes.device_supply import DeviceSupply, until_enough
 from drahealth.suites.story import manifests
-from drahealth.suites.story.history import History
-from drahealth.suites.story.pod_watch import ScenarioWatch
 from drahealth.suites.targets.definition import Launch
-from drahealth.suites.targets.target import BELONGS, Window
-
-# What a public node needs of its target. All targets on this machine have it.
-
-
-class NodeTarget(Protocol):
-    """A part of `target.LocalTarget`, which says what each member means."""
-
-    @property
-    def profile(self) -> Profile: ...
-
-    @property
-    def node_name(self) -> str: ...
-
-    @property
-    def api(self) -> ListWatch: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def windows(self) -> Mapping[Window, float]: ...
-
-    @property
-    def registry_dir(self) -> Path: ...
-
-    @property
-    def plugins_dir(self) -> Path: ...
-
-    @property
-    def device_plugins_dir(self) -> Path: ...
-
-    @property
-    def workload_image(self) -> str: ...
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    async def kubeconfig(self) -> Path: ...
-
-    async def advance_time(self, seconds: float) -> float: ...
-
-    async def restart_kubelet(self) -> None: ...
-
-    async def end_container(self, pod_uid: str, container: str, code: int) -> None: ...
-
-    def check(self) -> None: ...
+from drahealth.suites.targets.target import BELONGS, LocalTarget
 
 
 class LocalConfiguration(Protocol):
     """The configuration of a target on this machine (`definition.Configuration`)."""
 
-    def make(self, launch: Launch) -> NodeTarget: ...
+    def make(self, launch: Launch) -> LocalTarget: ...
 
 
 # What an API client sees of the pods on a node, and waiting for it.
 
 START_LIMIT = 30.0
 """Seconds for the start of a Pod, also on a target whose windows are shorter: the machine can be busy."""
+_PAUSE = 0.05
+"""Seconds until an ended watch is opened again."""
 
 
 class PodStatuses:
-    """The statuses of all pods on a running target, from `start` to `stop`."""
+    """The statuses of all pods on a running target, while `run` runs."""
 
-    def __init__(self, target: NodeTarget) -> None:
+    def __init__(self, target: LocalTarget) -> None:
         self.target = target
-        self._history = History()
-        self._watch = ScenarioWatch(target.api, None, self._history)
-
-    def start(self) -> None:
-        """Begin to watch."""
-        self._watch.start()
-
-    async def stop(self) -> None:
-        """End the watch."""
-        await self._watch.stop()
-
-    def all(self) -> list[StatusSeen]:
+        self.all: list[StatusSeen] = []
         """All different statuses until now; the newest status is the last one."""
-        return list(self._history.of(StatusSeen))
+        self._watch = PodWatch(target.api, self._saw, again=after(_PAUSE))
+        self.run = self._watch.run
 
     def exists(self, pod_uid: str) -> bool:
         """The pod has a status and is not deleted."""
@@ -128,14 +73,18 @@ class PodStatuses:
 
         Raises HarnessError if a process of the target has died.
         """
-        if await self._history.until(condition, timeout):
+        if await self._watch.changes.until_within(condition, timeout, SYSTEM_CLOCK):
             return True
         self.target.check()
         return False
 
+    def _saw(self, pod: Object, status: StatusSeen | None) -> None:
+        if status:
+            self.all.append(status)
+
 
 @contextmanager
-def naming_a_stopped_node(target: NodeTarget) -> Iterator[None]:
+def naming_a_stopped_node(target: LocalTarget) -> Iterator[None]:
     """An unavailable API server of a node that has stopped is a HarnessError with the name of the node and a hint."""
     try:
         yield
@@ -168,7 +117,7 @@ class Pod:
     @property
     def statuses(self) -> list[StatusSeen]:
         """All different statuses until now; the newest status is the last one."""
-        return [status for status in self._all.all() if status.uid == self.uid]
+        return [status for status in self._all.all if status.uid == self.uid]
 
     @property
     def status(self) -> StatusSeen | None:
@@ -311,10 +260,8 @@ class Node:
         if self._pods:
             raise RuntimeError("the node is already running; enter it once")
         async with AsyncExitStack() as stack:
-            pods = PodStatuses(await self._open(stack))
-            stack.push_async_callback(pods.stop)
-            pods.start()
-            self._pods = pods
+            self._pods = PodStatuses(await self._open(stack))
+            await stack.enter_async_context(in_background(self._pods.run(), f"statuses of {self.name}"))
             try:
                 await self._begin()
             except BaseException:
@@ -332,7 +279,7 @@ class Node:
             self._pods = None
             await self._closing.aclose()
 
-    async def _open(self, stack: AsyncExitStack) -> NodeTarget:
+    async def _open(self, stack: AsyncExitStack) -> LocalTarget:
         """The target, started. The stack stops it."""
         target = self._configuration.make(Launch())
         stack.push_async_callback(target.stop)
@@ -485,7 +432,7 @@ class Node:
     @property
     def statuses(self) -> list[StatusSeen]:
         """All different statuses of all Pods until now; the newest status is the last one."""
-        return self._seen.all()
+        return list(self._seen.all)
 
     # -- the kubelet and time
 
@@ -508,7 +455,7 @@ class Node:
         return self._pods
 
     @property
-    def _target(self) -> NodeTarget:
+    def _target(self) -> LocalTarget:
         return self._seen.target
 
     def _pod_name(self) -> str:

@@ -24,9 +24,9 @@ from drahealth.fakes.waiting import poll
 from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.clock import SystemClock
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.nodes.node import DRIVER, LocalConfiguration, Node, NodeTarget, timed_out
+from drahealth.suites.nodes.node import DRIVER, LocalConfiguration, Node, timed_out
 from drahealth.suites.targets.definition import Launch
-from drahealth.suites.targets.target import Window
+from drahealth.suites.targets.target import LocalTarget, Window
 from drahealth.suites.targets.versions import profile_of
 from drahealth.suites.up_command.node_folder import NodePaths, ProcessIdentity, ready
 from drahealth.suites.up_command.nodes import SYNC_FREQUENCY, drivers_settings
@@ -38,7 +38,7 @@ _START = 60.0
 
 
 class RunningTarget:
-    """Implements `node_target.NodeTarget`."""
+    """Implements `target.LocalTarget`."""
 
     workload_image = "workload.example.com/gpu-job:1"
     windows: Mapping[Window, float] = MappingProxyType(
@@ -255,7 +255,7 @@ class PartOfNode(SharedNode):
     ) -> FakeDriver | RemoteDriver:
         return await super().add_driver(devices, **{"name": driver_name(DRIVER, self.namespace), **options})
 
-    async def _open(self, stack: AsyncExitStack) -> NodeTarget:
+    async def _open(self, stack: AsyncExitStack) -> LocalTarget:
         return self._node._target
 
 

@@ -1,12 +1,11 @@
 """The DRA drivers and device plugins of a scenario, and their devices."""
 
-import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, SLICES, Object
+from drahealth.fakes.cluster.mirror import until_object
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
 from drahealth.fakes.hardware.devices import inventory_of
 from drahealth.fakes.hardware.instances import begin_upgrade
@@ -45,6 +44,12 @@ class StoryNode(Protocol):
 
     def log(self, text: str) -> None:
         """Add a line to the history."""
+
+    async def add_driver(self, options: DriverOptions) -> "Driver":
+        """Create a driver with exactly these options. It is not started."""
+
+    def requires_messages_of(self, driver: "Driver") -> bool:
+        """Whether the pod status must show the messages of this driver."""
 
     def latest(self, pod_uid: str) -> StatusSeen | None:
         """The newest status of the pod that the client received."""
@@ -134,15 +139,9 @@ class Gpu:
         node = self.driver.node
         node.log(f"{self} is tainted with {key}:{effect}")
         await self.driver.control.taint(self.path, key, effect=effect)
-        published = False
-        with suppress(TimeoutError):
-            async with (
-                asyncio.timeout(node.target.windows["start"]),
-                aclosing(node.target.api.watch(SLICES)) as changes,
-            ):
-                async for change in changes:
-                    if published := (key, effect) in self._taints_in(change.object):
-                        break
+        published = await until_object(
+            node.target.api, SLICES, lambda found: (key, effect) in self._taints_in(found), node.target.windows["start"]
+        )
         node.check(published, f"the ResourceSlice shows {self} with the taint {key}:{effect}", "other taints, or none")
 
     def _taints_in(self, slice_: Object) -> set[tuple[str, str]]:
@@ -153,17 +152,10 @@ class Gpu:
         return {(t["key"], t["effect"]) for device in mine if is_ours for t in device.get("taints") or ()}
 
 
-class DriverNode(StoryNode, Protocol):
-    """A node that drivers can be added to."""
-
-    async def add_driver(self, options: DriverOptions) -> "Driver":
-        """Create a driver with exactly these options. It is not started."""
-
-
 class Driver:
     """One instance of a fake driver on the node."""
 
-    def __init__(self, node: "DriverNode", options: DriverOptions, control: DriverControl) -> None:
+    def __init__(self, node: StoryNode, options: DriverOptions, control: DriverControl) -> None:
         self.node = node
         self.options = options
         self.control = control

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from drahealth.fakes.waiting import Changes
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Event, Record, ReportReceived, ReportSent, StatusSeen, StreamClosed, StreamOpened
 from drahealth.suites.errors import HarnessError
@@ -22,7 +23,7 @@ class History:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self._changed = asyncio.Event()
+        self._changes = Changes()
         self._statuses = 0
 
     def observe(self, event: Event) -> None:
@@ -36,8 +37,7 @@ class History:
         """
         insort(self.records, record, key=lambda other: other.at)
         self._statuses += isinstance(record.what, StatusSeen)
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        self._changes.notify()
 
     def of(self, kind: type[E]) -> Iterator[E]:
         """The events of this type, in order; streams as the drivers saw them, not as the kubelet did."""
@@ -58,14 +58,18 @@ class History:
         changes for longer than one wait.
         """
         loop = asyncio.get_running_loop()
-        end = loop.time() + longest
+        end, statuses = loop.time() + longest, self._statuses
+
+        def is_true() -> bool:
+            nonlocal statuses
+            if self._statuses > statuses:
+                limit.reschedule(max(limit.when() or 0.0, min(loop.time() + seconds, end)))
+            statuses = self._statuses
+            return true()
+
         try:
             async with asyncio.timeout(seconds) as limit:
-                while not true():
-                    statuses = self._statuses
-                    await self._changed.wait()
-                    if self._statuses > statuses:
-                        limit.reschedule(max(limit.when() or 0.0, min(loop.time() + seconds, end)))
+                await self._changes.until(is_true)
         except TimeoutError:
             return true()
         return True

@@ -1,16 +1,16 @@
 """The pods and ReplicaSets of a scenario. A client watches their status."""
 
-import asyncio
 import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from typing import Protocol
 
 from drahealth.fakes.cluster.api import CLAIMS, NODES, PODS, REPLICA_SETS, Object
+from drahealth.fakes.cluster.mirror import until_object
 from drahealth.fakes.cluster.runtime import UnknownIdError
 from drahealth.fakes.cluster.scheduling.claims import is_allocated
 from drahealth.proto.events import ContainerSeen, EventSeen, HeldDevice, StatusSeen, Unprepared
@@ -28,34 +28,10 @@ _FIELD = "allocatedResourcesStatus"
 _CONTAINERS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 
 
-class MessageNode(StoryNode, Protocol):
-    """A node that decides which messages a pod status must show."""
-
-    def requires_messages_of(self, driver: Driver) -> bool:
-        """Whether the pod status must show the messages of this driver."""
-
-
-class PodView(Protocol):
-    """The part of `Pod` that a PodPart uses."""
-
-    @property
-    def node(self) -> MessageNode: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def uid(self) -> str: ...
-
-    @property
-    def status(self) -> StatusSeen | None:
-        """The newest status that the client received."""
-
-
 class PodPart:
     """A container of any kind, or the pod itself if the name is empty."""
 
-    def __init__(self, pod: PodView, name: str) -> None:
+    def __init__(self, pod: "Pod", name: str) -> None:
         self._pod = pod
         self._node = pod.node
         self._name = name
@@ -144,7 +120,7 @@ class PodPart:
         await self._node.until(true, within, expected, self._pod, sought or Sought(pod=self._pod.uid))
 
 
-def required_message(node: MessageNode, gpu: Gpu | PluginGpu, message: str | None) -> str | None:
+def required_message(node: StoryNode, gpu: Gpu | PluginGpu, message: str | None) -> str | None:
     """The message that a pod status must show; none of a driver whose messages the status does not have."""
     if message and isinstance(gpu, Gpu) and not node.requires_messages_of(gpu.driver):
         return ""
@@ -152,7 +128,7 @@ def required_message(node: MessageNode, gpu: Gpu | PluginGpu, message: str | Non
 
 
 def sought_in(
-    pod: PodView,
+    pod: "Pod",
     gpu: Gpu | PluginGpu,
     health: Health | None,
     message: str | None,
@@ -217,7 +193,7 @@ def without_health(pod: Object) -> Object:
 # The pods of a scenario. A client watches their status.
 
 
-class PodNode(MessageNode, Protocol):
+class PodNode(StoryNode, Protocol):
     """A node for pods with claims."""
 
     @property
@@ -303,15 +279,12 @@ class Pod:
 
     async def _becomes(self, true: Callable[[Object], bool]) -> bool:
         """Wait until this is true of the Pod object, as long as a pod may take to start."""
-        with suppress(TimeoutError):
-            async with (
-                asyncio.timeout(self.node.target.windows["start"]),
-                aclosing(self.node.target.api.watch(PODS, self.node.namespace)) as changes,
-            ):
-                async for change in changes:
-                    if change.object["metadata"]["uid"] == self.uid and true(change.object):
-                        return True
-        return False
+
+        def is_so(pod: Object) -> bool:
+            return pod["metadata"]["uid"] == self.uid and true(pod)
+
+        target, namespace = self.node.target, self.node.namespace
+        return await until_object(target.api, PODS, is_so, target.windows["start"], namespace)
 
     async def is_in_back_off(self) -> None:
         """Wait until every container is in CrashLoopBackOff."""

@@ -36,8 +36,8 @@ class Opened(NamedTuple):
     """The longest wait in all, in real seconds, if each new Pod status begins the wait again; 0 if none does."""
 
 
-class Target(Protocol):
-    """A node with a control plane, and fake hardware on it."""
+class NodeTarget(Protocol):
+    """A node with a control plane."""
 
     @property
     def profile(self) -> Profile:
@@ -75,6 +75,22 @@ class Target(Protocol):
     async def stop(self) -> None:
         """Removes everything that `start` made; harmless on a target that never started."""
 
+    async def advance_time(self, seconds: float) -> float:
+        """Returns when `seconds` have passed for the node and its drivers: how many of them the clock jumped."""
+
+    async def restart_kubelet(self) -> None:
+        """Kills the kubelet and starts it with the same files; returns when the node is Ready."""
+
+    async def end_container(self, pod_uid: str, container: str, code: int) -> None:
+        """Makes a running container exit with this code."""
+
+    def check(self) -> None:
+        """Raises HarnessError if a component of the target has died. No requirement fails for that."""
+
+
+class Target(NodeTarget, Protocol):
+    """A node for scenarios, with fake hardware on it."""
+
     async def enter(self, *, alone: bool, observe: Observe) -> None:
         """A scenario begins. It shares the node with scenarios of other workers, or waits until it is
         `alone` there. A kubelet that reports what it sees of plugins sends it to `observe`, and to no other observer.
@@ -94,9 +110,6 @@ class Target(Protocol):
     async def open_window(self, window: Window) -> Opened:
         """Starts a window."""
 
-    async def advance_time(self, seconds: float) -> float:
-        """Returns when `seconds` have passed for the node and its drivers: how many of them the clock jumped."""
-
     def timers(self) -> frozenset[int] | None:
         """The numbers of all timers of the node and its drivers, never used again; None if they are not known."""
 
@@ -108,9 +121,6 @@ class Target(Protocol):
 
     async def drop_driver(self, driver: DriverControl | PluginControl) -> None:
         """Releases a driver or device plugin that was made."""
-
-    async def restart_kubelet(self) -> None:
-        """Kills the kubelet and starts it with the same files; returns when the node is Ready."""
 
     async def stop_kubelet(self) -> None:
         """Kills the kubelet; containers keep running. Harmless on a stopped one."""
@@ -129,9 +139,6 @@ class Target(Protocol):
     async def start_api_server(self) -> None:
         """Starts a stopped API server with the same store; returns when it is ready. Harmless on a running one."""
 
-    async def end_container(self, pod_uid: str, container: str, code: int) -> None:
-        """Makes a running container exit with this code."""
-
     async def add_static_pod(self, manifest: Object) -> None:
         """Gives the kubelet the manifest of a static pod. Raises HarnessError if the target has none."""
 
@@ -143,15 +150,12 @@ class Target(Protocol):
         UnknownIdError if there was none.
         """
 
-    def check(self) -> None:
-        """Raises HarnessError if a component of the target has died. No requirement fails for that."""
-
     async def log_tail(self) -> str:
         """The last log lines of its components, for the report of a failure; empty if there are none."""
 
 
-class LocalTarget(Target, Protocol):
-    """A target whose kubelet registers drivers of any process on this machine."""
+class LocalTarget(NodeTarget, Protocol):
+    """A node whose kubelet registers drivers of any process on this machine: for the tests of users."""
 
     @property
     def clock(self) -> Clock:
