@@ -143,8 +143,10 @@ def documents(text: str | bytes, source: str) -> Iterator[Document]:
 
     if line := excess(text):
         raise FileError(source, [Problem(line, "", f"the document has more than {MAX_ENTRIES} entries")])
+    yaml = YAML(typ="rt", pure=True)
+    yaml.composer.warn_double_anchors = False  # YAML allows it
     try:
-        for document in YAML(typ="rt", pure=True).load_all(text):
+        for document in yaml.load_all(text):
             if document is not None:
                 reading = _Reading(source)
                 yield Document(reading.plain(document, ()), source, reading.lines)
@@ -152,7 +154,8 @@ def documents(text: str | bytes, source: str) -> Iterator[Document]:
         raise
     except MarkedYAMLError as error:
         mark = error.problem_mark
-        raise FileError(source, [Problem(mark.line + 1 if mark else 1, "", f"invalid YAML: {error.problem}")]) from None
+        problem = " ".join(str(error.problem).split())
+        raise FileError(source, [Problem(mark.line + 1 if mark else 1, "", f"invalid YAML: {problem}")]) from None
     except (YAMLError, ValueError, RecursionError, AttributeError, TypeError, LookupError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise FileError(source, [Problem(1, "", f"invalid YAML: {first}")]) from None

@@ -1,27 +1,13 @@
 """The configuration of a new cluster: that of the user, with ours merged into it."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-
+from drahealth.fakes.program.user_files import Document, FileError, Place, documents
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.kind.ownership import HOST_PATH, is_mark, mark
-from drahealth.suites.yaml_tree import (
-    Malformed,
-    documents,
-    dump,
-    get,
-    is_null,
-    items,
-    line_of,
-    mapping,
-    pairs,
-    put,
-    scalar,
-    sequence,
-    text,
-)
 
 # The settings of kubelets and feature gates in the patches of a kind configuration.
 #
@@ -38,7 +24,7 @@ _OFF = {"false", "no", "off", "n"}
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A feature gate in a patch, and its line in the configuration; `on` is None for an invalid value."""
+    """A feature gate of the user, and its line in the configuration; `on` is None for an invalid value."""
 
     gate: str
     on: bool | None
@@ -50,86 +36,76 @@ class Patch:
     """One document of a patch: the kind of object that it changes, and its content; `line` is that of the patch."""
 
     target: str
-    body: Node
+    body: Any
     line: int
 
+    def sets(self, key: str) -> bool:
+        """Whether the patch sets a key at the top of its object."""
+        return key in _table(self.body) or f"/{key}" in _paths(self.body)
 
-def patches(of: Node) -> list[Patch]:
-    """The patches of a cluster or of a node. Raises Malformed, with the first line, for one that is not YAML."""
-    found = [(text(get(part, "kind")), part, patch) for patch in items(get(of, MERGED)) for part in _read(patch)]
-    for patch in items(get(of, JSON)):
-        found += [(text(get(patch, "kind")), part, patch) for part in _read(get(patch, "patch"))]
-    return [Patch(target, body, line_of(patch)) for target, body, patch in found]
+    def replaces_flag(self) -> bool:
+        """Whether the patch replaces all feature gates of the API server, with those that kind sets."""
+        if self.target != CLUSTER:
+            return False
+        arguments = _table(_table(self.body).get("apiServer")).get("extraArgs")
+        named = [*_table(arguments), *(_table(argument).get("name") for argument in _items(arguments))]
+        return _FLAG in named or any("/apiServer/extraArgs" in path for path in _paths(self.body))
 
-
-def sets(patch: Patch, key: str) -> bool:
-    """Whether the patch sets a key at the top of its object."""
-    operations = (text(get(operation, "path")) for operation in items(patch.body))
-    return any(name == key for name, _ in pairs(patch.body)) or f"/{key}" in operations
-
-
-def gates(patch: Patch) -> Iterator[Setting]:
-    """All feature gates that the patch sets, for any component."""
-    for gate, on in _gates(patch.body):
-        yield Setting(gate, on, patch.line)
+    def gates(self) -> Iterator[Setting]:
+        """All feature gates that the patch sets, for any component."""
+        for gate, on in _gates(self.body):
+            yield Setting(gate, on, self.line)
 
 
-def replaces_flag(patch: Patch) -> bool:
-    """Whether the patch replaces all feature gates of the API server, with those that kind sets."""
-    if patch.target != CLUSTER:
-        return False
-    api_server = get(patch.body, "apiServer")
-    arguments = get(api_server, "extraArgs") if api_server else None
-    named = [name for name, _ in pairs(arguments)] + [text(get(argument, "name")) for argument in items(arguments)]
-    paths = [text(get(operation, "path")) for operation in items(patch.body)]
-    return _FLAG in named or any("/apiServer/extraArgs" in path for path in paths)
-
-
-def boolean(node: Node) -> bool | None:
-    """A scalar as kind reads it; None if it is not a boolean."""
-    value = text(node).lower()
-    return True if value in _ON else False if value in _OFF else None
-
-
-def _read(patch: Node | None) -> list[Node]:
-    if patch is None or is_null(patch):
-        return []
-    try:
-        return documents(text(patch))
-    except Malformed as error:
-        raise Malformed(f"the kubeadm patch is invalid YAML ({error.problem})", line_of(patch)) from None
-
-
-def _gates(node: Node) -> Iterator[tuple[str, bool | None]]:
-    for item in items(node):
+def _gates(value: Any) -> Iterator[tuple[str, bool | None]]:
+    for item in _items(value):
         yield from _gates(item)
-    name, path = text(get(node, "name")), text(get(node, "path"))
-    value = get(node, "value")
-    if name == _FLAG or path.endswith(f"/{_FLAG}"):
-        yield from _flag(text(value))
-    if "/featureGates/" in path and value is not None:
-        yield path.rpartition("/")[2], boolean(value)
+    table = _table(value)
+    path, new = str(table.get("path")), table.get("value")
+    if table.get("name") == _FLAG or path.endswith(f"/{_FLAG}"):
+        yield from _flag(new)
+    if "/featureGates/" in path and new is not None:
+        yield path.rpartition("/")[2], _boolean(new)
     if path.endswith("/featureGates"):
-        yield from ((gate, boolean(on)) for gate, on in pairs(value))
-    for key, below in pairs(node):
+        yield from ((gate, _boolean(on)) for gate, on in _table(new).items())
+    for key, below in table.items():
         if key == "featureGates":
-            yield from ((gate, boolean(on)) for gate, on in pairs(below))
+            yield from ((gate, _boolean(on)) for gate, on in _table(below).items())
         elif key == _FLAG:
-            yield from _flag(text(below))
+            yield from _flag(below)
         else:
             yield from _gates(below)
 
 
-def _flag(value: str) -> Iterator[tuple[str, bool | None]]:
-    for part in filter(None, value.split(",")):
+def _flag(value: Any) -> Iterator[tuple[str, bool | None]]:
+    for part in filter(None, str(value).split(",")):
         gate, _, on = part.partition("=")
         yield gate.strip(), {"true": True, "false": False}.get(on.strip().lower())
+
+
+def _boolean(value: Any) -> bool | None:
+    """A value as kind reads it; None if it is not a boolean."""
+    text = str(value).lower()
+    return True if text in _ON else False if text in _OFF else None
+
+
+def _paths(operations: Any) -> list[str]:
+    return [str(_table(operation).get("path")) for operation in _items(operations)]
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 # The configuration of a new cluster: that of the user, with ours merged into it.
 #
 # Ours has a mark on every node, a shorter `syncFrequency` of the kubelets, and feature gates. The user's
-# `syncFrequency` wins over ours. Another value of a feature gate is an error.
+# `syncFrequency` wins over ours. Another value of a feature gate is an error. The result is JSON, which kind reads as
+# YAML, so that no text is read as a number or boolean.
 
 API_VERSION = "kind.x-k8s.io/v1alpha4"
 SYNC_FREQUENCY = "3s"
@@ -151,132 +127,146 @@ def compose(
     """The text for `kind create cluster --config`.
 
     `user` is the configuration of the user, and `where` its name in errors. `nodes` includes the control plane.
-        Raises ConfigurationError with the line if the two conflict, or if the text is not a kind configuration.
+    Raises ConfigurationError with the line if the two conflict, or if the text is not a kind configuration.
     """
-    path = mark(run_id)
-    try:
-        cluster = _cluster(_DEFAULT if user is None else user)
-        _set_nodes(cluster, nodes, where)
-        _check_roles(cluster)
-        for node in items(get(cluster, "nodes")):
-            _append(node, "extraMounts", _mount(path))
-        _set_gates(cluster, gates or {})
-        if not any(patch.target == KUBELET and sets(patch, "syncFrequency") for patch in patches(cluster)):
-            _prepend(cluster, MERGED, scalar(_KUBELET_PATCH, style="|"))
-        return dump(cluster)
-    except Malformed as error:
-        raise error.as_configuration_error(where, _SEE) from None
+    given = _Given.read(_DEFAULT if user is None else user, where)
+    given.check()
+    cluster = dict(given.cluster)
+    mount = {"hostPath": HOST_PATH, "containerPath": mark(run_id), "readOnly": True}
+    cluster["nodes"] = [
+        {**node, "extraMounts": [*_items(node.get("extraMounts")), mount]} for node in given.nodes(nodes)
+    ]
+    if gates:
+        cluster["featureGates"] = given.feature_gates(gates)
+    if not any(patch.target == KUBELET and patch.sets("syncFrequency") for patch in given.patches(())):
+        cluster[MERGED] = [_KUBELET_PATCH, *_items(cluster.get(MERGED))]
+    return json.dumps(cluster, ensure_ascii=False, indent=1)
 
 
 def cluster_name(user: str, where: str = _WHERE) -> str | None:
     """The name of the cluster in the configuration of the user; `--name` of kind overrides it."""
-    try:
-        return text(get(_cluster(user), "name")) or None
-    except Malformed as error:
-        raise error.as_configuration_error(where, _SEE) from None
+    name = _Given.read(user, where).cluster.get("name")
+    return name if name and isinstance(name, str) else None
 
 
-def _cluster(given: str) -> MappingNode:
-    found = documents(given)
-    if not found:
-        raise Malformed("it is empty", 1)
-    if len(found) > 1:
-        raise Malformed("a second document begins; kind reads only one", line_of(found[1]))
-    cluster = found[0]
-    if not isinstance(cluster, MappingNode):
-        raise Malformed("it is not a mapping", line_of(cluster))
-    for key, wanted in (("kind", "Cluster"), ("apiVersion", API_VERSION)):
-        value = get(cluster, key)
-        if value is None:
-            raise Malformed(f"it has no `{key}: {wanted}`", line_of(cluster))
-        if text(value) != wanted:
-            raise Malformed(f"its {key} is {_shown(value)}, not {wanted}", line_of(value))
-    _check(cluster)
-    return cluster
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The configuration of the user."""
+
+    document: Document
+    cluster: dict[str, Any]
+
+    @classmethod
+    def read(cls, text: str, where: str) -> "_Given":
+        try:
+            found = list(documents(text, where))
+        except FileError as error:
+            raise _wrong(where, error.problems[0].line, error.problems[0].what) from None
+        if not found:
+            raise _wrong(where, 1, "it is empty")
+        given = cls(found[0], _table(found[0].data))
+        if len(found) > 1:
+            raise _wrong(where, found[1].line(()), "a second document begins; kind reads only one")
+        if not isinstance(found[0].data, dict):
+            raise given.wrong((), "it is not a mapping")
+        for key, wanted in (("kind", "Cluster"), ("apiVersion", API_VERSION)):
+            value = given.cluster.get(key)
+            if value is None:
+                raise given.wrong((), f"it has no `{key}: {wanted}`")
+            if value != wanted:
+                raise given.wrong((key,), f"its {key} is {value!r}, not {wanted}")
+        return given
+
+    def wrong(self, place: Place, problem: str) -> ConfigurationError:
+        return _wrong(self.document.source, self.document.line(place), problem)
+
+    def check(self) -> None:
+        """The parts that are merged must have the right types."""
+        self._expect(("nodes",), list, "a list")
+        self._expect(("featureGates",), dict, "a mapping")
+        for place in self._node_places():
+            if not isinstance(self._at(place), dict):
+                raise self.wrong(place, "a node is not a mapping")
+            self._expect((*place, "extraMounts"), list, "a list")
+            for number, mount in enumerate(_items(self._at((*place, "extraMounts")))):
+                if is_mark(path := str(_table(mount).get("containerPath"))):
+                    problem = f"{path} is reserved for the clusters of drahealth; remove it"
+                    raise self.wrong((*place, "extraMounts", number, "containerPath"), problem)
+        for place in ((), *self._node_places()):
+            self._expect((*place, MERGED), list, "a list")
+            for number, patch in enumerate(_items(self._at((*place, MERGED)))):
+                if not isinstance(patch, str):
+                    problem = f"an item of {MERGED} is not a string (begin the item with `- |`)"
+                    raise self.wrong((*place, MERGED, number), problem)
+
+    def nodes(self, wanted: int | None) -> list[dict[str, Any]]:
+        """The nodes, of which `wanted` is the number."""
+        if wanted is not None and wanted < 1:
+            raise ConfigurationError(f"--nodes must be 1 or more, got {wanted}")
+        there = _items(self.cluster.get("nodes"))
+        planes = [number for number, node in enumerate(there) if node.get("role") == "control-plane"]
+        if len(planes) > 1:  # gates are set on one API server
+            raise self.wrong(("nodes", planes[1]), "it has a second control plane; drahealth supports one")
+        if there and wanted not in (None, len(there)):
+            line = self.document.line(("nodes", 0))
+            raise ConfigurationError(
+                f"{self.document.source}, line {line}: it has {len(there)} nodes, but --nodes is {wanted}",
+                "remove --nodes, or the nodes",
+            )
+        return there or [{"role": "control-plane"}, *({"role": "worker"} for _ in range((wanted or 1) - 1))]
+
+    def feature_gates(self, wanted: Mapping[str, bool]) -> dict[str, Any]:
+        """The feature gates of the user with these, which must not conflict."""
+        table = _table(self.cluster.get("featureGates"))
+        given = [
+            Setting(gate, _boolean(on), self.document.line(("featureGates", gate)))
+            for gate, on in table.items()
+            if on is not None
+        ]
+        for place in ((), *self._node_places()):
+            for patch in self.patches(place):
+                found = list(patch.gates())
+                given += found
+                lost = sorted(set(wanted) - {setting.gate for setting in found}) if patch.replaces_flag() else []
+                if lost:
+                    problem = f"its feature gates for the API server replace {', '.join(lost)}, which drahealth sets"
+                    raise _wrong(self.document.source, patch.line, problem)
+        for setting in given:
+            if wanted.get(setting.gate, setting.on) != setting.on:
+                problem = f"the feature gate {setting.gate} must be {str(wanted[setting.gate]).lower()}"
+                raise _wrong(self.document.source, setting.line, problem)
+        read = {gate: _boolean(on) for gate, on in table.items()}
+        return {**{gate: table[gate] if on is None else on for gate, on in read.items()}, **wanted}
+
+    def patches(self, place: Place) -> list[Patch]:
+        """The patches of the cluster, or of the node at this place."""
+        found = []
+        for key in (MERGED, JSON):
+            for number, patch in enumerate(_items(_table(self._at(place)).get(key))):
+                text = patch if key == MERGED else _table(patch).get("patch")
+                line = self.document.line((*place, key, number))
+                try:
+                    bodies = [one.data for one in documents(str(text or ""), self.document.source)]
+                except FileError as error:
+                    problem = f"the kubeadm patch is invalid YAML ({error.problems[0].what})"
+                    raise _wrong(self.document.source, line, problem) from None
+                targets = [_table(body if key == MERGED else patch).get("kind") for body in bodies]
+                found += [Patch(str(target), body, line) for target, body in zip(targets, bodies, strict=True)]
+        return found
+
+    def _node_places(self) -> list[Place]:
+        return [("nodes", number) for number in range(len(_items(self.cluster.get("nodes"))))]
+
+    def _at(self, place: Place) -> Any:
+        value: Any = self.cluster
+        for part in place:
+            value = value[part] if isinstance(part, int) else _table(value).get(part)
+        return value
+
+    def _expect(self, place: Place, kind: type, what: str) -> None:
+        if not isinstance(self._at(place), kind | None):
+            raise self.wrong(place, f"{place[-1]} is not {what}")
 
 
-def _check(cluster: MappingNode) -> None:
-    """The parts that are merged must have the right types."""
-    _expect(cluster, "nodes", SequenceNode, "a list")
-    _expect(cluster, "featureGates", MappingNode, "a mapping")
-    for node in items(get(cluster, "nodes")):
-        if not isinstance(node, MappingNode):
-            raise Malformed("a node is not a mapping", line_of(node))
-        _expect(node, "extraMounts", SequenceNode, "a list")
-        for mount in items(get(node, "extraMounts")):
-            if (path := get(mount, "containerPath")) is not None and is_mark(text(path)):
-                raise Malformed(f"{text(path)} is reserved for the clusters of drahealth; remove it", line_of(path))
-    for of in (cluster, *items(get(cluster, "nodes"))):
-        _expect(of, MERGED, SequenceNode, "a list")
-        for patch in items(get(of, MERGED)):
-            if not isinstance(patch, ScalarNode):
-                raise Malformed(f"an item of {MERGED} is not a string (begin the item with `- |`)", line_of(patch))
-
-
-def _expect(of: Node, key: str, kind: type[Node], what: str) -> None:
-    value = get(of, key)
-    if value is not None and not isinstance(value, kind):
-        raise Malformed(f"{key} is not {what}", line_of(value))
-
-
-def _set_nodes(cluster: MappingNode, wanted: int | None, where: str) -> None:
-    if wanted is not None and wanted < 1:
-        raise ConfigurationError(f"--nodes must be 1 or more, got {wanted}")
-    there = items(get(cluster, "nodes"))
-    if not there:
-        roles = ["control-plane"] + ["worker"] * ((wanted or 1) - 1)
-        put(cluster, "nodes", sequence(*(mapping(role=scalar(role)) for role in roles)))
-    elif wanted not in (None, len(there)):
-        raise ConfigurationError(
-            f"{where}, line {line_of(there[0])}: it has {len(there)} nodes, but --nodes is {wanted}",
-            "remove --nodes, or the nodes",
-        )
-
-
-def _set_gates(cluster: MappingNode, wanted: Mapping[str, bool]) -> None:
-    if not wanted:
-        return
-    table = get(cluster, "featureGates") or mapping()
-    assert isinstance(table, MappingNode)
-    given = [Setting(gate, boolean(on), line_of(on)) for gate, on in pairs(table) if not is_null(on)]
-    for of in (cluster, *items(get(cluster, "nodes"))):
-        for patch in patches(of):
-            found = list(gates(patch))
-            given += found
-            lost = sorted(set(wanted) - {setting.gate for setting in found}) if replaces_flag(patch) else []
-            if lost:
-                raise Malformed(
-                    f"its feature gates for the API server replace {', '.join(lost)}, which drahealth sets", patch.line
-                )
-    for setting in given:
-        if wanted.get(setting.gate, setting.on) != setting.on:
-            value = str(wanted[setting.gate]).lower()
-            raise Malformed(f"the feature gate {setting.gate} must be {value}", setting.line)
-    for gate, on in wanted.items():
-        put(table, gate, scalar(str(on).lower(), "bool"))
-    put(cluster, "featureGates", table)
-
-
-def _check_roles(cluster: MappingNode) -> None:
-    """Gates are set on one API server, so there must be one control plane."""
-    roles = [role for node in items(get(cluster, "nodes")) if (role := get(node, "role")) is not None]
-    planes = [role for role in roles if text(role) == "control-plane"]
-    if len(planes) > 1:
-        raise Malformed("it has a second control plane; drahealth supports one", line_of(planes[1]))
-
-
-def _mount(path: str) -> MappingNode:
-    return mapping(hostPath=scalar(HOST_PATH), containerPath=scalar(path), readOnly=scalar("true", "bool"))
-
-
-def _append(of: Node, key: str, item: Node) -> None:
-    assert isinstance(of, MappingNode)
-    put(of, key, sequence(*items(get(of, key)), item))
-
-
-def _prepend(of: MappingNode, key: str, item: Node) -> None:
-    put(of, key, sequence(item, *items(get(of, key))))
-
-
-def _shown(value: Node) -> str:
-    return repr(text(value)) if isinstance(value, ScalarNode) else "no text"
+def _wrong(where: str, line: int, problem: str) -> ConfigurationError:
+    return ConfigurationError(f"{where}, line {line}: {problem}", _SEE)

@@ -1,16 +1,14 @@
 """The user's kind configuration with ours merged into it."""
 
 import json
-import warnings
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import TaggedScalar
-from ruamel.yaml.error import YAMLWarning
 
+from drahealth.fakes.program.user_files import documents
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.kind.kind_configuration import cluster_name, compose
 
@@ -80,9 +78,9 @@ def test_nodes_that_share_their_settings_by_aliases_get_one_mark_each() -> None:
     assert found["nodes"][2]["role"] == "b"
 
 
-def test_scalars_are_written_as_they_were_read() -> None:
-    text = compose(f"{HEAD}networking: {{a: 'yes', b: yes, c: 0x1F, d: 010, e: \"6\", f: 1_0}}\n", run_id=RUN)
-    assert "networking: {a: 'yes', b: yes, c: 0x1F, d: 010, e: \"6\", f: 1_0}\n" in text
+def test_scalars_are_read_as_yaml_1_2_and_written_without_ambiguity() -> None:
+    text = compose(f"{HEAD}networking: {{a: 'yes', b: yes, c: 0x1F, e: \"6\"}}\nfeatureGates: {{A: yes}}\n", run_id=RUN)
+    assert json.loads(text)["networking"] == {"a": "yes", "b": "yes", "c": 31, "e": "6"}
 
 
 @pytest.mark.parametrize("style", ["|", "|+", ">", ">-", "|2"])
@@ -137,8 +135,8 @@ def test_gates_that_replace_ours_are_rejected() -> None:
         ("# nothing\n", "line 1: it is empty"),
         ("- a\n", "line 1: it is not a mapping"),
         ("a: [\n", "line 2: "),
-        ("a: 1\na: 2\n", "line 1: duplicate key 'a'"),
-        ("? [a]\n: 1\n", "line 1: a key is not a string"),
+        ("a: 1\na: 2\n", 'line 2: invalid YAML: found duplicate key "a"'),
+        ("? [a]\n: 1\n", "line 1: it has no `kind: Cluster`"),
         ("kind: Cluster\n", "line 1: it has no `apiVersion: kind.x-k8s.io/v1alpha4`"),
         ("apiVersion: v1\nkind: Pod\n", "line 2: its kind is 'Pod', not Cluster"),
         ("kind: Cluster\napiVersion: v1\n", "line 2: its apiVersion is 'v1', not kind.x-k8s.io/v1alpha4"),
@@ -154,11 +152,11 @@ def test_gates_that_replace_ours_are_rejected() -> None:
             f"{HEAD}nodes: [{{extraMounts: [{{containerPath: /kind/made-by-drahealth-0}}]}}]\n",
             "line 3: .* is reserved",
         ),
-        ("a: *b\n", "line 1: found undefined alias 'b'"),
-        ("&a [*a]\n", "line 1: an alias refers to a node that contains the alias"),
-        ("a: {<<: 1}\n", "line 1: `<<` can merge only mappings"),
-        ("[" * 1000, "line 1: it is nested too deeply"),
-        ("\x00", "line 1: unacceptable character"),
+        ("a: *b\n", "line 1: invalid YAML: found undefined alias 'b'"),
+        ("&a [*a]\n", "line 1: the document has more than 60 levels"),
+        ("a: {<<: 1}\n", "line 1: invalid YAML: expected a mapping"),
+        ("[" * 1000, "line 1: invalid YAML: maximum recursion depth"),
+        ("\x00", "line 1: invalid YAML: unacceptable character"),
     ],
 )
 def test_an_invalid_configuration_is_rejected_with_its_line(user: str, sentence: str) -> None:
@@ -168,7 +166,7 @@ def test_an_invalid_configuration_is_rejected_with_its_line(user: str, sentence:
 
 def test_aliases_cannot_fill_the_memory() -> None:
     layers = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
-    with pytest.raises(ConfigurationError, match="its aliases make the document too large"):
+    with pytest.raises(ConfigurationError, match="the document has more than 100000 entries"):
         compose("\n".join(["a0: &a0 x", *layers]), run_id=RUN)
 
 
@@ -203,8 +201,8 @@ def test_any_text_is_rejected_or_kept(user: str) -> None:
     except ConfigurationError as error:
         lines = str(error).splitlines()
     else:
-        lines = [text]
-        assert_kept(documents_of(user), documents_of(text))
+        lines = [""]
+        assert_kept(data_of(user), json.loads(text))
     assert len(lines) == 1
 
 
@@ -239,13 +237,8 @@ def test_every_good_configuration_is_kept(user: dict[str, Any], indented: bool) 
     assert all(node["extraMounts"][-1] == MARK for node in load(text)["nodes"])
 
 
-def documents_of(text: str) -> Any:
-    """With tags and dates as texts, for what is compared here is what stands there."""
-    yaml = YAML(typ="rt", pure=True)
-    yaml.preserve_quotes = yaml.allow_duplicate_keys = True
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", YAMLWarning)  # an anchor may be used again
-        return yaml.load(text)
+def data_of(text: str) -> Any:
+    return next(documents(text, "")).data
 
 
 def assert_kept(user: Any, found: Any) -> None:
@@ -258,8 +251,6 @@ def assert_kept(user: Any, found: Any) -> None:
         ends = (found[: len(user)], found[len(found) - len(user) :])
         assert len(found) - len(user) in (0, 1)
         assert any(is_kept(user, end) for end in ends)
-    elif isinstance(user, TaggedScalar):
-        assert user.value == getattr(found, "value", found)
     elif user is not None and user != []:
         assert user == found
 
