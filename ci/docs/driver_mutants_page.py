@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from drahealth.suites.driver_checks.all_checks import CHECKS
-from drahealth.suites.driver_checks.mutants.all_mutants import MUTANTS
+from drahealth.suites.driver_checks.mutants.driver import MUTANTS
 from drahealth.suites.driver_checks.summary import proven
 from drahealth.suites.driver_checks.verdicts import requirements
 

@@ -20,13 +20,13 @@ from drahealth.suites.commands.starters import write_new
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.claims import published_devices
 from drahealth.suites.driver_checks.driver_run import DriverRun, duration, plan
-from drahealth.suites.driver_checks.experiment import Experiment
+from drahealth.suites.driver_checks.experiments import Experiment
 from drahealth.suites.driver_checks.profile.faults import FAULTS_LIMIT
 from drahealth.suites.driver_checks.profile.model import RunningDriver
 from drahealth.suites.driver_checks.profile.starting import STARTING_PROFILES, driver_profile, starting_profile
 from drahealth.suites.driver_checks.sandbox.declared import Sandbox
 from drahealth.suites.driver_checks.sandbox.running import trial
-from drahealth.suites.driver_checks.scripted_registration import Found, registrar
+from drahealth.suites.driver_checks.scripted_kubelet import Found, registrar
 from drahealth.suites.driver_checks.subject.places import check_placeholders
 from drahealth.suites.driver_checks.verdicts import DriverRequirement, requirements
 from drahealth.suites.errors import ConfigurationError, HarnessError

@@ -17,8 +17,8 @@ from drahealth.proto.quoting import one_line
 from drahealth.suites.commands.ending import run_terminable
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.fault_adapters import FaultAdapters
-from drahealth.suites.driver_checks.mutants.all_mutants import MUTANTS
-from drahealth.suites.driver_checks.mutants.proving import WITHOUT_FAULT, Proof, prove
+from drahealth.suites.driver_checks.mutants.driver import MUTANTS, WITHOUT_FAULT
+from drahealth.suites.driver_checks.mutants.proving import Proof, prove
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.output_paths import check_output_file
 

@@ -1,12 +1,15 @@
-"""The decorator that registers a check, and the table of all checks."""
+"""The decorators that register a check, and the table of all checks."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import wraps
 
+from drahealth.proto.quoting import one_line
+from drahealth.suites.driver_checks.device_plugins.observed import of_resource, resources_of
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
 from drahealth.suites.driver_checks.observed_health import Stream, absence, served_apis, streams
-from drahealth.suites.driver_checks.verdicts import Finding, not_applicable, not_tested, requirements
+from drahealth.suites.driver_checks.verdicts import Finding, not_applicable, not_tested, requirements, worst
 
 Judge = Callable[[Evidence], Finding]
 HealthJudge = Callable[[Evidence, list[Stream]], Finding]
@@ -88,3 +91,31 @@ def _other_apis(evidence: Evidence, bound: tuple[str, ...]) -> Finding | None:
         return None
     records = (one.opened.number for one in served.values())
     return not_applicable(f"the driver serves {', '.join(served)} and none of {', '.join(bound)}", *records)
+
+
+# Checks that judge each resource of a device plugin by itself.
+
+
+def resource_check(
+    requirement: str, *experiments: str, fix: str, reads: tuple[str, ...] = ()
+) -> Callable[[Judge], Judge]:
+    """Registers a check. One process can have several resources: then the worst finding counts, and names them."""
+
+    def register(judge: Judge) -> Judge:
+        @wraps(judge)
+        def whole(evidence: Evidence) -> Finding:
+            return each_resource(evidence, judge)
+
+        check(requirement, *experiments, fix=fix, reads=reads)(whole)
+        return judge
+
+    return register
+
+
+def each_resource(evidence: Evidence, judge: Judge) -> Finding:
+    """The worst finding of all resources."""
+    names = resources_of(evidence)
+    if len(names) < 2:
+        return judge(evidence)
+    found = [(name, judge(of_resource(evidence, name, {other for other in names if other != name}))) for name in names]
+    return worst([replace(finding, seen=f"{one_line(name)}: {finding.seen}") for name, finding in found])

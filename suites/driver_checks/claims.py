@@ -15,11 +15,11 @@ from drahealth.proto.events import CdiSpecsRead, ClaimAllocated
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.values import ClaimRef, DeviceId
 from drahealth.suites.driver_checks.cdi_specs import read_specs
-from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
-from drahealth.suites.driver_checks.first_steps import known, newest, watched_slices
+from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.health import health_apis
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
+from drahealth.suites.driver_checks.registration import known, plugin_of_process, restarted
 from drahealth.suites.driver_checks.scripted_kubelet import (
     Called,
     DraCalls,
@@ -28,6 +28,7 @@ from drahealth.suites.driver_checks.scripted_kubelet import (
     preferred_version,
     subscribed,
 )
+from drahealth.suites.driver_checks.slice_watch import newest, watched_slices
 
 # Claims for experiments: created in the driver's API server, allocated, and deleted afterwards.
 
@@ -414,3 +415,19 @@ async def reads_claim(lab: Lab, asked: asyncio.Event, pending: "asyncio.Task[Cal
 
 async def _first(tasks: "set[asyncio.Task[Any]]") -> None:
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def driver_restart(lab: Lab) -> None:
+    """Prepares a claim, kills the driver and starts it again; prepares the claim again, and unprepares it."""
+    plugin = await plugin_of_process(lab)
+    async with allocator(lab, plugin) as made:
+        claim = await made.claim(made.shapes[0], "restart")
+        try:
+            async with claim_calls(lab, plugin) as calls:
+                if (await calls.prepare(claim)).problem_of(claim):
+                    return  # the record shows why
+            async with claim_calls(lab, await restarted(lab)) as calls:
+                await calls.prepare(claim)
+                await calls.unprepare(claim)
+        except Hung:
+            return

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.suites.driver_checks.experiment import (
+from drahealth.suites.driver_checks.experiments import (
+    EXPERIMENTS,
     FAULTS_MISSING,
     IN_A_POD,
     NO_BACKEND,
@@ -15,7 +16,6 @@ from drahealth.suites.driver_checks.experiment import (
     NOT_ASKED,
     Experiment,
 )
-from drahealth.suites.driver_checks.experiments import EXPERIMENTS
 from drahealth.suites.driver_checks.profile.faults import Fault, TellBackend, lasting
 from drahealth.suites.driver_checks.profile.model import DriverProfile
 from drahealth.suites.driver_checks.sandbox.declared import Sandbox, Volume

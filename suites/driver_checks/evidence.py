@@ -16,8 +16,7 @@ from drahealth.proto.events import Event, ExperimentEnded, ExperimentStarted, fr
 from drahealth.proto.events.checks import Outcome
 from drahealth.proto.history import parse_object, seconds_in, write_line
 from drahealth.proto.quoting import one_line, quoted
-from drahealth.suites.driver_checks.experiment import Process
-from drahealth.suites.driver_checks.experiments import EXPERIMENTS
+from drahealth.suites.driver_checks.experiments import EXPERIMENTS, Process
 from drahealth.suites.driver_checks.verdicts import LEVELS, SUBJECT_KINDS, Level, SubjectKind
 from drahealth.suites.errors import HarnessError
 

@@ -1,7 +1,240 @@
-"""The experiments: what each does, which driver process it needs, and what it waits for."""
+"""The experiments as data: what each does, which driver process it needs, and what it waits for."""
 
-from drahealth.suites.driver_checks.device_plugins.experiments import DEVICE_PLUGIN_EXPERIMENTS
-from drahealth.suites.driver_checks.experiment import Experiment
+from dataclasses import dataclass
+from typing import Literal
+
+from drahealth.suites.driver_checks.verdicts import Level, SubjectKind
+
+# How an experiment ends early.
+
+
+class NotApplicable(Exception):
+    """The experiment does not apply to this driver; the message is the observation that proves it."""
+
+
+class Unavailable(Exception):
+    """This machine cannot run the experiment; the message says why, and what to do. An error of the harness."""
+
+
+class Incomplete(Exception):
+    """The driver made it impossible to finish the experiment; the message says how."""
+
+
+# Why experiments do not run.
+
+NOT_ASKED = "not needed for the requirements of this run"
+"""Why an experiment does not run in a partial run."""
+NO_FAULTS = "the driver profile declares no fault, so the health of no device was changed"
+"""Why experiments with faults do not run: their requirements are STATIC."""
+NO_BACKEND = "no fault of the driver profile has a scripted backend"
+"""Why the experiment with a scripted backend does not run."""
+FAULTS_MISSING = "the driver profile says that faults can be caused, and declares none"
+"""Why experiments with faults do not run: their requirements are NOT_TESTED."""
+NO_ROLLING_UPDATE = "the driver profile does not have rolling-update = true in [abilities]"
+"""Why no second instance of the driver runs."""
+IN_A_POD = "the driver runs in a Pod of a cluster, with the kubelet and the API server of the cluster"
+"""Why experiments that need more control of the driver do not run."""
+
+# One experiment.
+
+Process = Literal[
+    "main",
+    "refused",
+    "restarted",
+    "cut-off",
+    "pod",
+    "kubelet",
+    "broken",
+    "pod-broken",
+    "kubelet-broken",
+    "disturbed",
+    "unwatched",
+    "interrupted",
+    "idle",
+    "updated",
+]
+"""Label of a driver process. Each has its own directories, API server objects and node name; all run side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One experiment."""
+
+    name: str
+    sentence: str
+    """What it does."""
+    process: Process
+    seconds: float
+    """The usual duration. Experiments of different processes run side by side."""
+    needs: frozenset[
+        Literal["start", "claim", "api-server", "gateway", "health", "fault", "backend", "rolling-update"]
+    ] = frozenset()
+    """`start`: drahealth starts the driver. `claim`: the driver publishes a device that can be allocated, or the user
+    gives a claim. `api-server`: the driver uses an API server that drahealth knows, and `gateway`: one that drahealth
+    controls. `health`: it serves a health API. `fault`: the driver profile has a fault, and `backend`: one
+    with a scripted backend. `rolling-update`: it says that two instances of the driver can serve side by side."""
+    requires: str = ""
+    """The experiment that must be done before; if it is not, this one is incomplete."""
+    after: tuple[str, ...] = ()
+    """The experiments that must have ended before, in any way."""
+    ends_driver: bool = False
+    """Whether the driver may end during the experiment."""
+    subject: SubjectKind = "dra-driver"
+    """What it is done to."""
+    scope: Level = "check"
+    """The smallest level that runs it."""
+    in_a_pod: bool = False
+    """Whether it can start or end a driver whose Pod drahealth creates in a cluster. Only for those that need
+    `start`."""
+    lasts_as_watch: bool = False
+    """Whether it can last as long as `watch`, which depends on the timeouts of the devices."""
+    seconds_per_fault: float | None = None
+    """What it needs for each fault that lasts, besides the times of the fault; None if it causes all faults."""
+
+
+# The experiments on device plugins.
+
+
+def _experiment(
+    name: str,
+    sentence: str,
+    process: Process,
+    seconds: float,
+    *,
+    requires: str = "",
+    after: tuple[str, ...] = (),
+    ends_driver: bool = False,
+) -> Experiment:
+    return Experiment(
+        name,
+        sentence,
+        process,
+        seconds,
+        frozenset({"start"}),
+        requires=requires,
+        after=after,
+        ends_driver=ends_driver,
+        subject="device-plugin",
+    )
+
+
+UNKNOWN_DEVICE = "drahealth-no-such-device"
+"""An ID that no plugin lists."""
+
+_CALLS = ("allocation", "preferred-allocation", "container-start")
+
+DEVICE_PLUGIN_EXPERIMENTS = (
+    _experiment(
+        "plugin-registration",
+        "Start a kubelet, and accept the registration. The plugin calls Register, or has a registration socket.",
+        "main",
+        5,
+    ),
+    _experiment(
+        "list-and-watch",
+        "Keep a ListAndWatch stream open while other experiments call the device plugin. Then cancel the stream, and "
+        "open another stream.",
+        "main",
+        12,
+        requires="plugin-registration",
+    ),
+    _experiment(
+        "allocation",
+        "Call Allocate twice for the same device, once for two containers, and once for an unknown device.",
+        "main",
+        1,
+        requires="plugin-registration",
+    ),
+    _experiment(
+        "preferred-allocation",
+        "Call GetPreferredAllocation for one device, for all devices, for two containers, with a device in "
+        "must_include_deviceIDs, and with only some devices in available_deviceIDs.",
+        "main",
+        1,
+        requires="plugin-registration",
+        after=("allocation",),
+    ),
+    _experiment(
+        "container-start",
+        "Call PreStartContainer for an allocated device.",
+        "main",
+        1,
+        requires="plugin-registration",
+        after=("allocation", "preferred-allocation"),
+    ),
+    _experiment(
+        "plugin-kubelet-restart",
+        "Restart the kubelet, which removes the sockets of all device plugins. Wait up to 60 s for a registration, "
+        "and call ListAndWatch again.",
+        "main",
+        10,
+        requires="plugin-registration",
+        after=("list-and-watch", *_CALLS),
+        ends_driver=True,
+    ),
+    _experiment(
+        "plugin-end",
+        "Send SIGTERM, wait for the exit of the plugin and its child processes, and list the remaining sockets.",
+        "main",
+        2,
+        requires="plugin-registration",
+        after=("list-and-watch", *_CALLS, "plugin-kubelet-restart"),
+        ends_driver=True,
+    ),
+    _experiment(
+        "refused-plugin",
+        "Refuse the registration 3 s after the call. Restart the kubelet, and accept the next registration.",
+        "refused",
+        15,
+        ends_driver=True,
+    ),
+    _experiment(
+        "removed-socket",
+        "Remove the socket of the plugin, and wait up to 30 s for a registration with a new socket.",
+        "restarted",
+        15,
+    ),
+    Experiment(
+        "plugin-faults",
+        "While a stream is open, cause each fault of the driver profile in one device, and clear the fault.",
+        "broken",
+        5,
+        frozenset({"start", "fault"}),
+        subject="device-plugin",
+        scope="core",
+    ),
+    Experiment(
+        "plugin-pod-status",
+        "Run a Pod with devices of each resource on the reference, watch the Pod status, delete the Pod, and run "
+        "another Pod.",
+        "pod",
+        20,
+        frozenset({"start", "api-server"}),
+        subject="device-plugin",
+        scope="core",
+    ),
+    Experiment(
+        "plugin-pod-faults",
+        "Run a Pod with devices on the reference, cause and clear faults of one device, and watch the Pod status.",
+        "pod-broken",
+        10,
+        frozenset({"start", "api-server", "fault"}),
+        subject="device-plugin",
+        scope="core",
+    ),
+    Experiment(
+        "plugin-kubelet-pod",
+        "Run a Pod with devices on a real kubelet, cause and clear faults of one device, watch the Pod status, and "
+        "delete the Pod.",
+        "kubelet",
+        45,
+        frozenset({"start", "api-server"}),
+        subject="device-plugin",
+        scope="full",
+    ),
+)
+"""In the order of a run."""
+
 
 # The experiments that break devices, as data.
 
@@ -131,7 +364,7 @@ FAULT_EXPERIMENTS = (
 """Those of `drahealth certify`; a profile without faults runs none of those that need faults."""
 
 
-# The experiments: what each does, which driver process it needs, and what it costs.
+# All experiments.
 
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one

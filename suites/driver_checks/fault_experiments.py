@@ -2,21 +2,17 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, Callable, Coroutine, Set
+from collections.abc import AsyncGenerator, Set
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from drahealth.proto.events import BackendSwitched
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.driver_checks.claims import Hung, allocator, claim_calls, reads_claim
-from drahealth.suites.driver_checks.ending import restarted
-from drahealth.suites.driver_checks.experiment import NO_BACKEND, Incomplete, NotApplicable
-from drahealth.suites.driver_checks.experiments import FAULT_EXPERIMENTS
+from drahealth.suites.driver_checks.experiments import EXPERIMENTS, NO_BACKEND, Incomplete, NotApplicable
 from drahealth.suites.driver_checks.fault_steps import Bench, bench_of, expected
-from drahealth.suites.driver_checks.first_steps import PUBLISH_LIMIT, plugin_of_process, watched_slices
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import SLICES_LIMIT, Device
 from drahealth.suites.driver_checks.profile.faults import (
@@ -29,7 +25,13 @@ from drahealth.suites.driver_checks.profile.faults import (
     overlap,
     pairs,
 )
-from drahealth.suites.driver_checks.registration import call_without_claims, register_again
+from drahealth.suites.driver_checks.registration import (
+    call_without_claims,
+    plugin_of_process,
+    register_again,
+    restarted,
+)
+from drahealth.suites.driver_checks.slice_watch import PUBLISH_LIMIT, watched_slices
 from drahealth.suites.driver_checks.subject.subject import ActionFailed
 
 # The experiments that interrupt a driver: it is stopped, has no subscriber, and its kubelet restarts.
@@ -95,7 +97,7 @@ FAULT_STOPPED_SECONDS = 3.0
 
 def lasting_faults(lab: Lab, experiment: str = "") -> tuple[Fault, ...]:
     """The faults that an experiment causes and clears while the driver runs. Raises NotApplicable if there is none."""
-    each = next((one.seconds_per_fault or 0.0 for one in FAULT_EXPERIMENTS if one.name == experiment), 0.0)
+    each = (EXPERIMENTS[experiment].seconds_per_fault or 0.0) if experiment else 0.0
     if found := lasting(lab.subject.faults, each):
         return found
     raise NotApplicable("each fault of the driver profile starts the driver again, or is never cleared")
@@ -316,20 +318,3 @@ async def _one(bench: Bench, fault: Fault) -> None:
             await bench.shows(device, lambda one: (one.health, one.message) not in before, fault)
     if await bench.heals(fault, device):
         await bench.shows(device, expected(Health.HEALTHY), fault)
-
-
-FAULT_RUNS: dict[str, Callable[[Lab], Coroutine[Any, Any, None]]] = {
-    "faults": faults,
-    "fault-during-prepare": fault_during_prepare,
-    "fault-without-stream": fault_without_stream,
-    "fault-without-api-server": fault_without_api_server,
-    "fault-during-kubelet-restart": fault_during_kubelet_restart,
-    "backend-restart": backend_restart,
-    "stop-and-continue": stop_and_continue,
-    "fault-while-stopped": fault_while_stopped,
-    "fault-over-restart": fault_over_restart,
-    "second-fault": second_fault,
-    "idle": idle,
-    "kubelet-restart": kubelet_restart,
-}
-"""The function of each experiment that breaks devices (`experiments`)."""

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from drahealth.proto.events import ExperimentEnded
 from drahealth.suites.driver_checks.all_checks import CHECKS, Check
 from drahealth.suites.driver_checks.evidence import Evidence
-from drahealth.suites.driver_checks.experiment import FAULTS_MISSING, NO_FAULTS, NOT_ASKED
-from drahealth.suites.driver_checks.experiments import EXPERIMENTS
+from drahealth.suites.driver_checks.experiments import EXPERIMENTS, FAULTS_MISSING, NO_FAULTS, NOT_ASKED
 from drahealth.suites.driver_checks.verdicts import (
     GRADES,
     DriverRequirement,

@@ -30,9 +30,8 @@ from drahealth.proto.values import ClaimRef, DeviceId, Health, PreparedDevice
 from drahealth.suites.driver_checks.cdi_specs import read_specs
 from drahealth.suites.driver_checks.claims import Allocator, allocator
 from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US
-from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
+from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.fault_steps import Bench
-from drahealth.suites.driver_checks.first_steps import SOCKET_LIMIT, described, started
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device, answered, mapping, sequence
 from drahealth.suites.driver_checks.observed_pods import shown_health
@@ -44,8 +43,14 @@ from drahealth.suites.driver_checks.real_kubelet import (
     cluster_kubelet,
     real_kubelet,
 )
-from drahealth.suites.driver_checks.scripted_kubelet import Plugin, subscribed
-from drahealth.suites.driver_checks.scripted_registration import device_plugin_manager, dra_manager, plugin_of
+from drahealth.suites.driver_checks.registration import SOCKET_LIMIT, described, started
+from drahealth.suites.driver_checks.scripted_kubelet import (
+    Plugin,
+    device_plugin_manager,
+    dra_manager,
+    plugin_of,
+    subscribed,
+)
 from drahealth.suites.story import manifests
 
 # The statuses of one Pod, as a client of the API server sees them.

@@ -17,7 +17,7 @@ from drahealth.fakes.cluster.scheduling.claims import reserved
 from drahealth.manager.profile import Profile, for_release
 from drahealth.proto.events import PreparedClaim, PreparedClaimsRead
 from drahealth.proto.values import ClaimRef
-from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable, Unavailable
+from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable, Unavailable
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device, answered, at, mapping, sequence, text, texts
 from drahealth.suites.driver_checks.sandbox.declared import KUBELET_DIR

@@ -9,23 +9,23 @@ from drahealth.proto.events import CdiSpecsRead
 from drahealth.proto.values import ClaimRef, Health
 from drahealth.suites.driver_checks.cdi_specs import read_specs
 from drahealth.suites.driver_checks.claims import Allocator, Hung, allocator, claim_calls
-from drahealth.suites.driver_checks.ending import terminated
-from drahealth.suites.driver_checks.experiment import NotApplicable
+from drahealth.suites.driver_checks.experiments import NotApplicable
 from drahealth.suites.driver_checks.fault_experiments import lasting_faults
 from drahealth.suites.driver_checks.fault_steps import Bench, expected
-from drahealth.suites.driver_checks.first_steps import (
-    PUBLISH_LIMIT,
-    SOCKET_LIMIT,
-    described,
-    plugin_of_process,
-    registered,
-    watched_slices,
-)
 from drahealth.suites.driver_checks.lab import Facts, Lab
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.profile.faults import Fault
-from drahealth.suites.driver_checks.registration import call_without_claims, list_sockets
+from drahealth.suites.driver_checks.registration import (
+    SOCKET_LIMIT,
+    call_without_claims,
+    described,
+    list_sockets,
+    plugin_of_process,
+    registered,
+    terminated,
+)
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin
+from drahealth.suites.driver_checks.slice_watch import PUBLISH_LIMIT, watched_slices
 
 _SLICES_LIMIT = 20.0
 """Seconds for ResourceSlices that the end of an instance removed, and that the other one publishes again."""

@@ -4,15 +4,32 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from drahealth.manager.calls import first_error
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events.checks import Outcome
 from drahealth.proto.quoting import one_line
 from drahealth.proto.version import __version__
+from drahealth.suites.driver_checks.claims import claims, driver_restart, slow_prepare
+from drahealth.suites.driver_checks.device_plugins.devices import (
+    allocation,
+    container_start,
+    list_and_watch,
+    plugin_faults,
+    preferred_allocation,
+)
+from drahealth.suites.driver_checks.device_plugins.pods import plugin_kubelet_pod, plugin_pod_faults, plugin_pod_status
+from drahealth.suites.driver_checks.device_plugins.registration import (
+    plugin_kubelet_restart,
+    plugin_registration,
+    refused_plugin,
+    removed_socket,
+)
 from drahealth.suites.driver_checks.driver_run import DriverRun, plan
 from drahealth.suites.driver_checks.evidence import (
     Evidence,
@@ -24,17 +41,58 @@ from drahealth.suites.driver_checks.evidence import (
     options_in,
     secrets_in,
 )
-from drahealth.suites.driver_checks.experiment import Experiment, Incomplete, NotApplicable, Process, Unavailable
-from drahealth.suites.driver_checks.experiment_functions import RUNS
+from drahealth.suites.driver_checks.experiments import Experiment, Incomplete, NotApplicable, Process, Unavailable
+from drahealth.suites.driver_checks.fault_experiments import (
+    backend_restart,
+    fault_during_kubelet_restart,
+    fault_during_prepare,
+    fault_over_restart,
+    fault_while_stopped,
+    fault_without_api_server,
+    fault_without_stream,
+    faults,
+    idle,
+    kubelet_restart,
+    second_fault,
+    stop_and_continue,
+)
 from drahealth.suites.driver_checks.fault_steps import FENCE_LIMIT
+from drahealth.suites.driver_checks.health import slow_subscriber, subscribers, watch
 from drahealth.suites.driver_checks.lab import Facts, Lab
 from drahealth.suites.driver_checks.output_text import exit_text, output_text
+from drahealth.suites.driver_checks.pods import kubelet_pod_faults, kubelet_pod_status, pod_faults, pod_status
 from drahealth.suites.driver_checks.profile.faults import BACKEND_LIMIT
+from drahealth.suites.driver_checks.registration import (
+    end,
+    refused_registration,
+    registration,
+    reregistration,
+    services,
+)
+from drahealth.suites.driver_checks.rolling_update import rolling_update
+from drahealth.suites.driver_checks.slices import api_server_down, slice_deletion, slices
 from drahealth.suites.driver_checks.subject.laboratory import laboratory
 from drahealth.suites.driver_checks.subject.subject import AdaptersOf, Subject
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.run_directory import RunDirectory
 
+_DRIVER_EXPERIMENTS: tuple[Callable[[Lab], Coroutine[Any, Any, None]], ...] = (
+    *(registration, services, slices, watch, subscribers, slow_subscriber, claims, slow_prepare, reregistration),
+    *(refused_registration, driver_restart, slice_deletion, api_server_down, rolling_update, end),
+    *(pod_status, kubelet_pod_status, pod_faults, kubelet_pod_faults),
+)
+_FAULT_EXPERIMENTS: tuple[Callable[[Lab], Coroutine[Any, Any, None]], ...] = (
+    *(faults, fault_during_prepare, fault_without_stream, fault_without_api_server, fault_during_kubelet_restart),
+    *(backend_restart, stop_and_continue, fault_while_stopped, fault_over_restart, second_fault, idle, kubelet_restart),
+)
+_PLUGIN_EXPERIMENTS: tuple[Callable[[Lab], Coroutine[Any, Any, None]], ...] = (
+    *(plugin_registration, list_and_watch, allocation, preferred_allocation, container_start, plugin_kubelet_restart),
+    *(refused_plugin, removed_socket, plugin_faults, plugin_pod_status, plugin_pod_faults, plugin_kubelet_pod),
+)
+RUNS = {
+    one.__name__.replace("_", "-"): one for one in (*_DRIVER_EXPERIMENTS, *_FAULT_EXPERIMENTS, *_PLUGIN_EXPERIMENTS)
+} | {"plugin-end": end}
+"""The function of each experiment. It raises NotApplicable, Incomplete and Unavailable."""
 GRACE = 5.0
 """Seconds that an experiment has to end by itself after an unexpected end of its driver."""
 NOT_IN_THE_CLUSTER = "; drahealth runs no Pod in the cluster of the kubeconfig, so the driver had another API server"

@@ -7,24 +7,22 @@ from drahealth.fakes.waiting import first_of
 from drahealth.manager.plugin import advertised_health_api
 from drahealth.manager.profile import KEP
 from drahealth.manager.registration import find_sockets
-from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
+from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.fault_steps import FaultStreams, fault_streams
-from drahealth.suites.driver_checks.first_steps import (
-    PUBLISH_LIMIT,
+from drahealth.suites.driver_checks.lab import Lab
+from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
+from drahealth.suites.driver_checks.registration import (
     SOCKET_LIMIT,
-    are_complete,
+    call_without_claims,
     described,
     known,
     plugin_of_process,
+    register_again,
     registered,
     shared,
-    watched_slices,
 )
-from drahealth.suites.driver_checks.lab import Lab
-from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
-from drahealth.suites.driver_checks.registration import call_without_claims, register_again
-from drahealth.suites.driver_checks.scripted_kubelet import Plugin, subscribed
-from drahealth.suites.driver_checks.scripted_registration import registrar
+from drahealth.suites.driver_checks.scripted_kubelet import Plugin, registrar, subscribed
+from drahealth.suites.driver_checks.slice_watch import PUBLISH_LIMIT, are_complete, watched_slices
 
 # The experiments of ResourceSlices.
 

@@ -8,7 +8,6 @@ from drahealth.fakes.waiting import poll
 from drahealth.proto.events import CdiSpecsRead
 from drahealth.proto.values import Health, PluginDevice, health_of
 from drahealth.suites.driver_checks.cdi_specs import read_specs
-from drahealth.suites.driver_checks.device_plugins.experiments import UNKNOWN_DEVICE
 from drahealth.suites.driver_checks.device_plugins.kubelet import (
     DevicePluginKubelet,
     ListStream,
@@ -19,13 +18,12 @@ from drahealth.suites.driver_checks.device_plugins.kubelet import (
 )
 from drahealth.suites.driver_checks.device_plugins.observed import FIRST_LIST_WAIT
 from drahealth.suites.driver_checks.device_plugins.registration import kubelet_of, registered_plugins
-from drahealth.suites.driver_checks.ending import terminated
-from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
+from drahealth.suites.driver_checks.experiments import UNKNOWN_DEVICE, Incomplete, NotApplicable
 from drahealth.suites.driver_checks.fault_steps import Bench
-from drahealth.suites.driver_checks.first_steps import SOCKET_LIMIT, known, shared, started
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.profile.faults import MARGIN, Fault
+from drahealth.suites.driver_checks.registration import SOCKET_LIMIT, known, shared, started, terminated
 from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin
 
 # The experiments with devices: Allocate, GetPreferredAllocation and PreStartContainer.

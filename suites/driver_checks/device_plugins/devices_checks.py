@@ -18,8 +18,7 @@ from drahealth.proto.events import (
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import Health, health_of
 from drahealth.suites.driver_checks.cdi_specs import defined_in, files_text, is_qualified
-from drahealth.suites.driver_checks.check import check
-from drahealth.suites.driver_checks.device_plugins.experiments import UNKNOWN_DEVICE
+from drahealth.suites.driver_checks.check import check, resource_check
 from drahealth.suites.driver_checks.device_plugins.observed import (
     FIRST_LIST_LIMIT,
     FIRST_LIST_WAIT,
@@ -32,9 +31,8 @@ from drahealth.suites.driver_checks.device_plugins.observed import (
     registrations,
     without_healthy_device,
 )
-from drahealth.suites.driver_checks.device_plugins.resource_check import resource_check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
-from drahealth.suites.driver_checks.experiments import EXPERIMENTS
+from drahealth.suites.driver_checks.experiments import EXPERIMENTS, UNKNOWN_DEVICE
 from drahealth.suites.driver_checks.observed import cause_of_end, outcome
 from drahealth.suites.driver_checks.observed_health import Step, began, deadline, failed_adapter
 from drahealth.suites.driver_checks.output_text import exit_text

@@ -34,9 +34,18 @@ from drahealth.proto.sockets import check_path, is_served, target
 from drahealth.proto.values import PluginDevice
 from drahealth.suites.driver_checks.device_plugins.observed import registration_problem
 from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US
-from drahealth.suites.driver_checks.experiment import Incomplete, Process
-from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, REPORTS_LIMIT, connected
-from drahealth.suites.driver_checks.scripted_registration import ACCEPT, Answer, Discovery, Found, Registrar, registrar
+from drahealth.suites.driver_checks.experiments import Incomplete, Process
+from drahealth.suites.driver_checks.scripted_kubelet import (
+    ACCEPT,
+    PAUSE,
+    REPORTS_LIMIT,
+    Answer,
+    Discovery,
+    Found,
+    Registrar,
+    connected,
+    registrar,
+)
 from drahealth.suites.driver_checks.subject.places import Places
 from drahealth.suites.errors import HarnessError
 

@@ -15,12 +15,10 @@ from drahealth.suites.driver_checks.device_plugins.kubelet import (
     plugin_client,
 )
 from drahealth.suites.driver_checks.device_plugins.observed import FIRST_LIST_WAIT
-from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
-from drahealth.suites.driver_checks.first_steps import SOCKET_LIMIT, known, shared, started
+from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.lab import Lab
-from drahealth.suites.driver_checks.registration import REFUSAL, list_sockets
-from drahealth.suites.driver_checks.scripted_kubelet import PAUSE
-from drahealth.suites.driver_checks.scripted_registration import ACCEPT
+from drahealth.suites.driver_checks.registration import REFUSAL, SOCKET_LIMIT, known, list_sockets, shared, started
+from drahealth.suites.driver_checks.scripted_kubelet import ACCEPT, PAUSE
 
 AGAIN_LIMIT = 60.0
 """Seconds in which a plugin must register after a restart of the kubelet. Some look for its socket every 10 s."""
@@ -43,7 +41,7 @@ async def plugin_registration(lab: Lab) -> None:
     list_sockets(lab, "registered")
 
 
-async def kubelet_restart(lab: Lab) -> None:
+async def plugin_kubelet_restart(lab: Lab) -> None:
     """Restarts the kubelet, waits for the registration, and lists and allocates again.
 
     A plugin that exits is started again, as its Pod would be.

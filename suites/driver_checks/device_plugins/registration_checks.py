@@ -15,7 +15,7 @@ from drahealth.proto.events import (
     SocketsListed,
 )
 from drahealth.proto.quoting import one_line
-from drahealth.suites.driver_checks.check import check
+from drahealth.suites.driver_checks.check import check, resource_check
 from drahealth.suites.driver_checks.device_plugins.observed import (
     Registration,
     calls,
@@ -26,7 +26,6 @@ from drahealth.suites.driver_checks.device_plugins.observed import (
     registrations,
     without_healthy_device,
 )
-from drahealth.suites.driver_checks.device_plugins.resource_check import resource_check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.observed import at, children_text, is_done, outcome, sequence, texts
 from drahealth.suites.driver_checks.output_text import exit_text

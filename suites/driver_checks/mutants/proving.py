@@ -9,30 +9,31 @@ from dataclasses import dataclass
 from drahealth.proto.events import ProcessExited
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.check import needed_experiments
-from drahealth.suites.driver_checks.device_plugins.process import HEALTHY_PLUGIN, PLUGIN_FAULTS, plugin_command
 from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS, REAL_KUBELET
 from drahealth.suites.driver_checks.judge import judge
-from drahealth.suites.driver_checks.mutants.all_mutants import MUTANTS
-from drahealth.suites.driver_checks.mutants.driver import FAULTS, HEALTHY, command
+from drahealth.suites.driver_checks.mutants.driver import (
+    FAULTS,
+    MUTANTS,
+    PLUGIN_FAULTS,
+    WITHOUT_FAULT,
+    command,
+    subject_of,
+)
 from drahealth.suites.driver_checks.mutants.table import Mutant
 from drahealth.suites.driver_checks.output_text import exit_text
 from drahealth.suites.driver_checks.profile.file import profile_of
 from drahealth.suites.driver_checks.real_kubelet import absence
 from drahealth.suites.driver_checks.run_experiments import run_experiments
 from drahealth.suites.driver_checks.subject.subject import AdaptersOf
-from drahealth.suites.driver_checks.verdicts import LEVELS, Finding, Level, SubjectKind, Verdict, requirements
+from drahealth.suites.driver_checks.verdicts import LEVELS, Finding, Level, Verdict, requirements
 from drahealth.suites.errors import HarnessError
 
 PARALLEL = 12
 """Drivers that are checked at the same time. Most of the time they are watched, which costs little."""
 STAGGER = 0.5
 """Seconds between two starts: processes that start together delay each other."""
-
-
-WITHOUT_FAULT: dict[str, SubjectKind] = {HEALTHY: "dra-driver", HEALTHY_PLUGIN: "device-plugin"}
-"""The driver and the device plugin without a fault, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +75,14 @@ def needs_kubelet(name: str) -> bool:
     return name in MUTANTS and not REAL_KUBELET.isdisjoint(experiments_of(MUTANTS[name]))
 
 
-def subject_of(name: str) -> SubjectKind:
-    """Whether this name is that of a driver, or of a device plugin."""
-    return MUTANTS[name].subject if name in MUTANTS else WITHOUT_FAULT[name]
-
-
 def _run(name: str) -> DriverRun:
     only = experiments_of(MUTANTS[name]) if name in MUTANTS else frozenset[str]()
     needs = {need for each in only or EXPERIMENTS for need in EXPERIMENTS[each].needs}
     is_plugin = subject_of(name) == "device-plugin"
-    argv, faults = (plugin_command(name), PLUGIN_FAULTS) if is_plugin else (command(name), FAULTS)
+    faults = PLUGIN_FAULTS if is_plugin else FAULTS
     profile = profile_of(
         {
-            "driver": {"kind": "device-plugin" if is_plugin else "dra", "command": argv},
+            "driver": {"kind": "device-plugin" if is_plugin else "dra", "command": command(name)},
             "fault": faults if needs & {"fault", "rolling-update"} else (),
             "abilities": {"rolling-update": not is_plugin},
         }

@@ -27,7 +27,7 @@ class Mutant:
 
 
 MUTANTS: dict[str, Mutant] = {}
-"""All mutants by name; `all_mutants` fills it."""
+"""All mutants by name; `driver` fills it."""
 
 
 def mutant(

@@ -16,7 +16,7 @@ from drahealth.manager.profile import KEP
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event
 from drahealth.suites.driver_checks.driver_run import DriverRun
-from drahealth.suites.driver_checks.experiment import Process
+from drahealth.suites.driver_checks.experiments import Process
 from drahealth.suites.driver_checks.sandbox.running import RunningSandbox, sandbox
 from drahealth.suites.driver_checks.subject.cluster import Cluster, cluster
 from drahealth.suites.driver_checks.subject.driver_pod import PROCESS_LABEL, RUN_LABEL, DriverPod, InCluster

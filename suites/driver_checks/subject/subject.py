@@ -24,7 +24,7 @@ from drahealth.proto.events import (
     SignalSent,
 )
 from drahealth.proto.package import environment_of_others
-from drahealth.suites.driver_checks.experiment import Incomplete, Process
+from drahealth.suites.driver_checks.experiments import Incomplete, Process
 from drahealth.suites.driver_checks.output_text import exit_text
 from drahealth.suites.driver_checks.profile.faults import Action, Fault
 from drahealth.suites.driver_checks.sandbox.running import RunningSandbox

@@ -31,8 +31,8 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.services import Unary
 from drahealth.proto.values import Health, PluginDevice, ResourceHealth, ResourceStatus
-from drahealth.suites.driver_checks.device_plugins.experiments import DEVICE_PLUGIN_EXPERIMENTS, UNKNOWN_DEVICE
 from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US, Evidence
+from drahealth.suites.driver_checks.experiments import DEVICE_PLUGIN_EXPERIMENTS, UNKNOWN_DEVICE
 from drahealth.suites.unit.driver_checks.evidence_of import HEADER, evidence_at
 
 Edit = Callable[[str, Event], Event | None]

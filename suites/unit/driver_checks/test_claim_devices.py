@@ -11,7 +11,7 @@ from drahealth.fakes.cluster.api import NAMESPACES, NODES, PODS, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.proto.values import DeviceId
 from drahealth.suites.driver_checks.claims import Published, shapes_of
-from drahealth.suites.driver_checks.experiment import Incomplete
+from drahealth.suites.driver_checks.experiments import Incomplete
 from drahealth.suites.driver_checks.subject.gateway import create_objects
 from drahealth.suites.driver_checks.subject.places import Places
 from drahealth.suites.errors import ConfigurationError

@@ -22,9 +22,9 @@ from drahealth.proto.events import (
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import DeviceId
 from drahealth.suites.driver_checks.claims import UNPUBLISHED, allocator, chosen, published_devices
-from drahealth.suites.driver_checks.experiment import Incomplete
-from drahealth.suites.driver_checks.experiment_functions import RUNS
+from drahealth.suites.driver_checks.experiments import Incomplete
 from drahealth.suites.driver_checks.lab import Lab
+from drahealth.suites.driver_checks.run_experiments import RUNS
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin
 from drahealth.suites.driver_checks.subject.subject import Subject
 from drahealth.suites.unit.driver_checks.lab_rig import DRIVER, NODE, LabRig

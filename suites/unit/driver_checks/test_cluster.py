@@ -12,10 +12,10 @@ from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import NODES, SLICES, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.proto.events import ExperimentEnded
-from drahealth.suites.driver_checks.experiment import Incomplete, Process
-from drahealth.suites.driver_checks.first_steps import watched_slices
+from drahealth.suites.driver_checks.experiments import Incomplete, Process
 from drahealth.suites.driver_checks.lab import Facts, Lab
 from drahealth.suites.driver_checks.run_experiments import run_experiments
+from drahealth.suites.driver_checks.slice_watch import watched_slices
 from drahealth.suites.driver_checks.subject.cluster import cluster
 from drahealth.suites.driver_checks.subject.laboratory import laboratory
 from drahealth.suites.driver_checks.subject.subject import Subject

@@ -10,7 +10,7 @@ from aiohttp import web
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.kube_client import KubeClient
-from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
+from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.lab import Facts, Lab
 from drahealth.suites.driver_checks.real_kubelet import CLAIMS_FILE, cluster_kubelet, pause_images
 from drahealth.suites.driver_checks.subject.places import Places

@@ -32,17 +32,16 @@ from drahealth.suites.driver_checks.device_plugins.devices import (
 from drahealth.suites.driver_checks.device_plugins.kubelet import RegisteredPlugin
 from drahealth.suites.driver_checks.device_plugins.registration import (
     kubelet_of,
-    kubelet_restart,
+    plugin_kubelet_restart,
     plugin_registration,
     refused_plugin,
     remove_sockets,
     removed_socket,
 )
-from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
+from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.registration import REFUSAL
-from drahealth.suites.driver_checks.scripted_kubelet import PAUSE
-from drahealth.suites.driver_checks.scripted_registration import ACCEPT
+from drahealth.suites.driver_checks.scripted_kubelet import ACCEPT, PAUSE
 from drahealth.suites.unit.driver_checks.lab_rig import LabRig
 from drahealth.suites.unit.endings import PATIENCE
 
@@ -167,7 +166,7 @@ async def test_plugin_registers_with_a_restarted_kubelet(rig: PluginRig, lab: La
     await plugin_registration(lab)
     rig.story()
     async with rig.time_flies():
-        await kubelet_restart(lab)
+        await plugin_kubelet_restart(lab)
     listed = ["stream-opened", "3 devices", "stream-closed", "Allocate OK"]
     assert rig.story() == ["kubelet down", "kubelet up", *calls, *listed]
 
@@ -237,5 +236,5 @@ async def test_each_resource_registers_with_a_restarted_kubelet(rig: PluginRig, 
         await rig.device_plugin(resource)
     await plugin_registration(lab)
     async with rig.time_flies():
-        await kubelet_restart(lab)
+        await plugin_kubelet_restart(lab)
     assert "registration-failed" not in rig.story()

@@ -19,14 +19,16 @@ from drahealth.proto.events import (
 from drahealth.proto.health_apis import HEALTH_APIS, V1
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.driver_checks.device_plugins.experiment_functions import DEVICE_PLUGIN_RUNS
-from drahealth.suites.driver_checks.device_plugins.experiments import DEVICE_PLUGIN_EXPERIMENTS
-from drahealth.suites.driver_checks.experiment import Incomplete, NotApplicable
-from drahealth.suites.driver_checks.experiment_functions import RUNS
-from drahealth.suites.driver_checks.experiments import EXPERIMENTS, FAULT_EXPERIMENTS
-from drahealth.suites.driver_checks.first_steps import described
+from drahealth.suites.driver_checks.experiments import (
+    DEVICE_PLUGIN_EXPERIMENTS,
+    EXPERIMENTS,
+    FAULT_EXPERIMENTS,
+    Incomplete,
+    NotApplicable,
+)
 from drahealth.suites.driver_checks.lab import Facts, Lab
-from drahealth.suites.driver_checks.registration import LATE
+from drahealth.suites.driver_checks.registration import LATE, described
+from drahealth.suites.driver_checks.run_experiments import RUNS
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin, subscribed
 from drahealth.suites.driver_checks.subject.subject import Subject
 from drahealth.suites.unit.driver_checks.lab_rig import DRIVER, LabRig
@@ -271,5 +273,4 @@ async def test_slow_subscriber_reads_one_report_until_the_watch_ends(rig: LabRig
 def test_experiment_names_are_unique() -> None:
     plans = (DEVICE_PLUGIN_EXPERIMENTS, FAULT_EXPERIMENTS)
     assert all(EXPERIMENTS[one.name] is one for plan in plans for one in plan)
-    assert {RUNS[name] for name in DEVICE_PLUGIN_RUNS} == set(DEVICE_PLUGIN_RUNS.values())
     assert RUNS.keys() == EXPERIMENTS.keys()

@@ -9,7 +9,7 @@ from drahealth.proto.events import Event, ExperimentEnded, ExperimentStarted, Pr
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.evidence import Evidence
-from drahealth.suites.driver_checks.experiment import FAULTS_MISSING, NO_FAULTS
+from drahealth.suites.driver_checks.experiments import FAULTS_MISSING, NO_FAULTS
 from drahealth.suites.driver_checks.judge import judge
 from drahealth.suites.driver_checks.verdicts import Finding, Verdict
 from drahealth.suites.unit.driver_checks.evidence_of import HEADER, evidence_of

@@ -9,7 +9,7 @@ import pytest
 
 from drahealth.suites.commands.check_run import experiments_for, rerun_command, run_of
 from drahealth.suites.driver_checks.driver_run import DriverRun, plan
-from drahealth.suites.driver_checks.experiment import NOT_ASKED
+from drahealth.suites.driver_checks.experiments import NOT_ASKED
 from drahealth.suites.errors import ConfigurationError
 
 

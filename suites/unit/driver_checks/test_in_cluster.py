@@ -15,7 +15,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.program.user_files import FileError
 from drahealth.proto.events import ProcessExited, SignalSent
 from drahealth.suites.driver_checks.driver_run import DriverRun, plan
-from drahealth.suites.driver_checks.experiment import IN_A_POD
+from drahealth.suites.driver_checks.experiments import IN_A_POD
 from drahealth.suites.driver_checks.profile.file import read_profile
 from drahealth.suites.driver_checks.profile.model import ClusterSection
 from drahealth.suites.driver_checks.subject.driver_pod import RUN_LABEL, InCluster, pinned, run_name, why_not_ready

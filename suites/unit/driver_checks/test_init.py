@@ -11,7 +11,7 @@ import pytest
 from drahealth.fakes.cluster.api import SLICES
 from drahealth.proto.services import GET_INFO
 from drahealth.suites.commands.certify_init import describe, planned_requirements, write_profile, write_starting_profile
-from drahealth.suites.driver_checks.experiment import NO_FAULTS
+from drahealth.suites.driver_checks.experiments import NO_FAULTS
 from drahealth.suites.driver_checks.profile.file import read_profile
 from drahealth.suites.driver_checks.profile.model import DriverProfile, RunningDriver
 from drahealth.suites.driver_checks.profile.starting import STARTING_PROFILES, driver_profile, starting_profile

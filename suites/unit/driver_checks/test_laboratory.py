@@ -8,7 +8,7 @@ import pytest
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import NODES
 from drahealth.proto.events import Event
-from drahealth.suites.driver_checks.experiment import Process
+from drahealth.suites.driver_checks.experiments import Process
 from drahealth.suites.driver_checks.profile.model import CDI_DIRS
 from drahealth.suites.driver_checks.subject.laboratory import laboratory
 from drahealth.suites.driver_checks.subject.places import Places

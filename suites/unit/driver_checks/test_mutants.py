@@ -10,7 +10,7 @@ import pytest
 from drahealth.proto.events import ProcessExited
 from drahealth.suites.commands.selftest import choice, exit_code, proven_text, selftest
 from drahealth.suites.driver_checks.all_checks import CHECKS
-from drahealth.suites.driver_checks.mutants.all_mutants import MUTANTS
+from drahealth.suites.driver_checks.mutants.driver import MUTANTS
 from drahealth.suites.driver_checks.mutants.proving import Proof, experiments_of, needs_kubelet, proof_of, prove_one
 from drahealth.suites.driver_checks.mutants.table import Mutant
 from drahealth.suites.driver_checks.summary import proven

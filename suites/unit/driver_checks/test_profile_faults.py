@@ -8,7 +8,7 @@ import pytest
 from drahealth.fakes.program.user_files import FileError
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.driver_run import plan
-from drahealth.suites.driver_checks.experiment import NO_BACKEND
+from drahealth.suites.driver_checks.experiments import NO_BACKEND
 from drahealth.suites.driver_checks.profile.faults import (
     Action,
     CallHttp,

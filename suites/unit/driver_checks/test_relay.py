@@ -13,7 +13,7 @@ from drahealth.proto.events import Event, GrpcCall, ListReceived, StreamClosed
 from drahealth.proto.values import AdmissionError
 from drahealth.suites.driver_checks.device_plugins.kubelet import RegisteredPlugin, Relay
 from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US
-from drahealth.suites.driver_checks.experiment import Incomplete
+from drahealth.suites.driver_checks.experiments import Incomplete
 from drahealth.suites.unit.driver_checks.lab_rig import LabRig
 
 RESOURCE = "example.com/gpu"

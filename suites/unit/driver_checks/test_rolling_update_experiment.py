@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from drahealth.proto.events import Event, GrpcCall, ProcessStarted
-from drahealth.suites.driver_checks.experiment import Incomplete
+from drahealth.suites.driver_checks.experiments import Incomplete
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.rolling_update import rolling_update
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin

@@ -12,8 +12,18 @@ from drahealth.proto.health_apis import HEALTH_APIS, V1
 from drahealth.proto.services import PREPARE, WATCH_HEALTH_V1
 from drahealth.proto.values import ClaimRef
 from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US
-from drahealth.suites.driver_checks.scripted_kubelet import REPORTS_LIMIT, DraCalls, Plugin, connected, subscribed
-from drahealth.suites.driver_checks.scripted_registration import Answer, Discovery, Found, plugin_of, register
+from drahealth.suites.driver_checks.scripted_kubelet import (
+    REPORTS_LIMIT,
+    Answer,
+    Discovery,
+    DraCalls,
+    Found,
+    Plugin,
+    connected,
+    plugin_of,
+    register,
+    subscribed,
+)
 from drahealth.suites.unit.driver_checks.lab_rig import DRIVER, LabRig
 
 INFO = {"type": "DRAPlugin", "name": "odd.example.com", "supported_versions": ["v1.DRAPlugin"]}

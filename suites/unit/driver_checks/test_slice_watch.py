@@ -9,7 +9,7 @@ import pytest
 from drahealth.fakes.cluster.api import SLICES, Kind, Object, WatchEvent
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.proto.events import SlicesListed
-from drahealth.suites.driver_checks.first_steps import watched_slices
+from drahealth.suites.driver_checks.slice_watch import watched_slices
 from drahealth.suites.unit.driver_checks.lab_rig import DRIVER, NODE, LabRig
 
 Matches = Callable[[Object], bool]

@@ -20,8 +20,7 @@ from drahealth.proto.events import (
 from drahealth.suites.commands.check_output import show, to_junit
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.evidence import Evidence
-from drahealth.suites.driver_checks.experiment import NOT_ASKED
-from drahealth.suites.driver_checks.experiments import EXPERIMENTS
+from drahealth.suites.driver_checks.experiments import EXPERIMENTS, NOT_ASKED
 from drahealth.suites.driver_checks.summary import Outcome, Summary, Waiver, proven, summarize
 from drahealth.suites.driver_checks.verdicts import Verdict, requirements
 from drahealth.suites.unit.driver_checks.evidence_of import evidence_of
