@@ -150,12 +150,12 @@ def verify_report(
 @app.command("diff")
 @harness_errors
 def diff_reports(
-    first: Annotated[Path, typer.Argument(metavar="A", help="The directory of a certificate, or a report.json.")],
+    first: Annotated[Path, typer.Argument(metavar="A", help="The directory of a certificate, or a file of --report.")],
     second: Annotated[
-        Path, typer.Argument(metavar="B", help="Another directory of a certificate, or another report.json.")
+        Path, typer.Argument(metavar="B", help="Another directory of a certificate, or another file of --report.")
     ],
 ) -> None:
-    """Print the differences between two reports: what the runs checked, and the verdicts.
+    """Print the differences between two reports of drivers, or of two runs: what was tested, and the verdicts.
 
     Exit codes: 0 no difference, 1 differences, 2 unreadable or unsupported files.
     """

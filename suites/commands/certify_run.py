@@ -16,7 +16,6 @@ import filelock
 from drahealth.fakes.program.console import standard_output
 from drahealth.fakes.program.usage import command_as_called
 from drahealth.fakes.program.user_files import FileError
-from drahealth.suites.commands.check_output import show, to_json, to_junit
 from drahealth.suites.commands.check_run import (
     Outputs,
     api_server_kind,
@@ -26,25 +25,33 @@ from drahealth.suites.commands.check_run import (
     write_annotations,
 )
 from drahealth.suites.commands.ending import signals_held
-from drahealth.suites.driver_checks.certificate import certificate_of
 from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.evidence import EditedEvidenceError, Evidence, EvidenceError, load_evidence
 from drahealth.suites.driver_checks.profile.file import read_profile
-from drahealth.suites.driver_checks.shown_by_releases import release_lines
-from drahealth.suites.driver_checks.summary import Summary, Waiver, summarize
+from drahealth.suites.driver_checks.summary import Summary, summarize
+from drahealth.suites.driver_checks.verdicts import Waiver
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.report.comparison import Difference, differences, exit_code_beside, new_findings
-from drahealth.suites.report.document import Report, parse_report, report_of
+from drahealth.suites.report.badge import badge
+from drahealth.suites.report.check_report import (
+    Difference,
+    certificate_of,
+    check_report,
+    differences,
+    exit_code_beside,
+    new_findings,
+)
+from drahealth.suites.report.document import CheckReport, to_json
+from drahealth.suites.report.junit import to_junit
+from drahealth.suites.report.markdown import pull_request_text
 from drahealth.suites.report.page import page
-from drahealth.suites.report.pull_request import badge, pull_request_text
+from drahealth.suites.report.result_files import EVIDENCE, REPORT, parsed_report, read_bytes, read_report
+from drahealth.suites.report.shown_by_releases import release_lines
+from drahealth.suites.report.text import show
 from drahealth.suites.targets.option import choice
 
 # The directory of a certificate: one run at a time, and a certificate is never overwritten by accident.
 
-EVIDENCE, REPORT, PAGE, JUNIT, TEXT, BADGE = (
-    *("evidence.jsonl", "report.json", "report.html"),
-    *("junit.xml", "summary.md", "badge.svg"),
-)
+PAGE, JUNIT, TEXT, BADGE = "report.html", "junit.xml", "summary.md", "badge.svg"
 FILES = (EVIDENCE, REPORT, PAGE, JUNIT, TEXT, BADGE)
 """The files of a certificate."""
 _LOCK, _NEW = ".lock", ".new-"
@@ -88,23 +95,6 @@ def certificate_folder(path: Path, *, overwrite: bool = False) -> Generator[Path
             path.rmdir()
 
 
-# Reads the reports and the evidence that commands are given.
-
-
-def read_report(path: Path) -> Report:
-    """Reads a report, which a user can also name by the directory of its certificate. Raises ConfigurationError."""
-    path = path / REPORT if path.is_dir() else path
-    return parsed_report(read_bytes(path), path)
-
-
-def parsed_report(content: bytes, path: Path) -> Report:
-    """The report of a file with this content. Raises ConfigurationError."""
-    try:
-        return parse_report(content)
-    except ValueError as error:
-        raise ConfigurationError(f"{path}: {error}", "pass a report.json of `drahealth certify`") from None
-
-
 def files_of(report: Path, evidence: Path | None) -> tuple[Path, Path]:
     """The report and the evidence of a certificate, which a user names as a directory or as two files.
 
@@ -123,16 +113,6 @@ def files_of(report: Path, evidence: Path | None) -> tuple[Path, Path]:
             "missing argument EVIDENCE", "pass REPORT and EVIDENCE, or the directory of the certificate"
         )
     return report, evidence
-
-
-def read_bytes(path: Path) -> bytes:
-    """The content of a file. Raises ConfigurationError."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot read {path}: {error.strerror}", "pass the directory of a certificate, or its files"
-        ) from None
 
 
 # `drahealth certify`: run, judge, show, and write the certificate.
@@ -159,14 +139,14 @@ def certify(run: DriverRun, request: Request) -> int:
     if request.requirements:
         return check(run, outputs, rerun)
     outputs.check()
-    baseline = read_report(request.baseline) if request.baseline else None
+    baseline = _check_report(request.baseline) if request.baseline else None
     with certificate_folder(request.out, overwrite=request.overwrite) as new:
         evidence = run_with_progress(replace(run, evidence=new / EVIDENCE))
         digest = hashlib.sha256((new / EVIDENCE).read_bytes()).hexdigest()
         today = datetime.now(UTC).date()
         try:
             summary, report = judged(evidence, digest, outputs.waivers, today, rerun)
-            write_files(new, summary, report, evidence)
+            write_files(new, report, evidence)
         except Exception:  # a mistake of drahealth: what was seen is kept, so that it can be judged again
             (new / EVIDENCE).replace(request.out / EVIDENCE)
             raise
@@ -180,20 +160,20 @@ def certify(run: DriverRun, request: Request) -> int:
 
 def judged(
     evidence: Evidence, digest: str, waivers: tuple[Waiver, ...], today: date, rerun: str
-) -> tuple[Summary, Report]:
+) -> tuple[Summary, CheckReport]:
     """The result of a certification, and its report. Pure. `digest` is that of the evidence file."""
     summary = summarize(evidence, waivers=waivers, today=today)
     certificate = certificate_of(summary, evidence, evidence_sha256=digest, waivers=waivers, today=today)
     summary = replace(summary, certificate=certificate.text)
-    return summary, report_of(summary, evidence, rerun, certificate)
+    return summary, check_report(summary, evidence, rerun, certificate)
 
 
-def write_files(path: Path, summary: Summary, report: Report, evidence: Evidence) -> None:
+def write_files(path: Path, report: CheckReport, evidence: Evidence) -> None:
     """Writes the files of the certificate, except its evidence. Raises OSError."""
     texts = {
-        REPORT: to_json(report) + "\n",
+        REPORT: to_json(report),
         PAGE: page(report, evidence),
-        JUNIT: to_junit(summary, evidence) + "\n",
+        JUNIT: to_junit(report),
         TEXT: pull_request_text(report),
         BADGE: badge(report),
     }
@@ -201,7 +181,7 @@ def write_files(path: Path, summary: Summary, report: Report, evidence: Evidence
         (path / name).write_text(text, encoding="utf-8")
 
 
-def _beside(report: Report, baseline: Report) -> int:
+def _beside(report: CheckReport, baseline: CheckReport) -> int:
     """Prints what the baseline did not have. Returns the exit code."""
     found = new_findings(report, baseline)
     for one in found:
@@ -278,6 +258,15 @@ def _level(text: str) -> CertifiedLevel:
     return found
 
 
+def _check_report(path: Path) -> CheckReport:
+    report = read_report(path)
+    if not isinstance(report, CheckReport):
+        raise ConfigurationError(
+            f"{path} is a report of `{report.program}`", "pass the report of a check or a certification"
+        )
+    return report
+
+
 # `drahealth verify` and `drahealth diff`: a report beside its evidence, and beside another report.
 
 
@@ -289,10 +278,10 @@ def verify(report_path: Path, evidence_path: Path) -> int:
     Raises ConfigurationError for files that are no report or no evidence.
     """
     report = parsed_report(read_bytes(report_path), report_path)
-    certificate = report.certificate
-    if certificate is None:
+    certificate = report.certificate if isinstance(report, CheckReport) else None
+    if not isinstance(report, CheckReport) or certificate is None:
         raise ConfigurationError(
-            f"{report_path} is a report of `drahealth check`",
+            f"{report_path} is a report of `{report.program}`",
             "pass a report of `drahealth certify`, or use `drahealth judge`",
         )
     content = read_bytes(evidence_path)
@@ -324,7 +313,13 @@ def verify(report_path: Path, evidence_path: Path) -> int:
 
 def show_diff(first: Path, second: Path) -> int:
     """Prints what differs between two reports. Returns 0 if they say the same, otherwise 1."""
-    found = differences(read_report(first), read_report(second))
+    reports = read_report(first), read_report(second)
+    if type(reports[0]) is not type(reports[1]):
+        raise ConfigurationError(
+            f"{first} is a report of kind {reports[0].kind}, {second} of kind {reports[1].kind}",
+            "pass two reports of runs, or two of checks or certifications",
+        )
+    found = differences(*reports)
     for one in found:
         _print(f"{one.where}: {one.first} -> {one.second}")
     if not found:
@@ -332,7 +327,7 @@ def show_diff(first: Path, second: Path) -> int:
     return 1 if found else 0
 
 
-def _verdicts(first: Report, second: Report) -> list[Difference]:
+def _verdicts(first: CheckReport, second: CheckReport) -> list[Difference]:
     """The verdicts that differ on requirements that both ledgers have."""
     ours = {one.id: one.verdict for one in second.requirements}
     return [

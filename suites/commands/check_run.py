@@ -20,7 +20,6 @@ from drahealth.fakes.hints import near
 from drahealth.fakes.program.console import standard_output
 from drahealth.fakes.program.usage import command_as_called
 from drahealth.fakes.program.user_files import FileError
-from drahealth.suites.commands.check_output import annotations, show, to_json, to_junit
 from drahealth.suites.commands.check_progress import Progress, ticking, view_on
 from drahealth.suites.commands.ending import run_terminable
 from drahealth.suites.driver_checks.all_checks import CHECKS
@@ -30,16 +29,19 @@ from drahealth.suites.driver_checks.evidence import Evidence, EvidenceError, rea
 from drahealth.suites.driver_checks.profile.file import profile_of
 from drahealth.suites.driver_checks.profile.manifests import claim_objects
 from drahealth.suites.driver_checks.subject.places import check_placeholders
-from drahealth.suites.driver_checks.summary import Summary, Waiver, read_waivers, summarize
-from drahealth.suites.driver_checks.verdicts import Level, SubjectKind, requirements
+from drahealth.suites.driver_checks.summary import Summary, read_waivers, summarize
+from drahealth.suites.driver_checks.verdicts import Level, SubjectKind, Waiver, requirements
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.judging.report import RunReport
 from drahealth.suites.output_paths import check_output_file
-from drahealth.suites.report.document import Report, report_of, report_schema
+from drahealth.suites.report.badge import badge
+from drahealth.suites.report.check_report import check_report
+from drahealth.suites.report.document import CheckReport, RunReport, report_schema, to_json
+from drahealth.suites.report.junit import to_junit
+from drahealth.suites.report.markdown import pull_request_text
 from drahealth.suites.report.page import page, page_of
-from drahealth.suites.report.pull_request import badge, pull_request_text
+from drahealth.suites.report.page_view import NOT_JUDGED_AGAIN
 from drahealth.suites.report.result_files import Files, read_files
-from drahealth.suites.report.results import NOT_JUDGED_AGAIN
+from drahealth.suites.report.text import annotations, show
 from drahealth.suites.targets.api_servers.options import ApiServerKind
 from drahealth.suites.targets.option import choice
 from drahealth.suites.targets.versions import parse_version
@@ -258,7 +260,7 @@ def write_files(paths: Sequence[Path], wanted: Wanted) -> None:
         )
     wanted.check()
     files = read_files(paths)
-    results = files.results()
+    results = files.columns()
     if len(results) > MOST:
         raise ConfigurationError(f"at most {MOST} results fit side by side, got {len(results)}", "pass fewer files")
     texts = dict[str, str]()
@@ -271,19 +273,19 @@ def write_files(paths: Sequence[Path], wanted: Wanted) -> None:
     if wanted.html:
         Path(wanted.html).write_text(page_of(results), encoding="utf-8")
     for name, one in files.reports.items():
-        if isinstance(one, Report):
+        if isinstance(one, CheckReport):
             line = f"{name}: verdicts {NOT_JUDGED_AGAIN}"
             standard_output().print(line, soft_wrap=True, markup=False, highlight=False)
 
 
-def _only_report(files: Files) -> Report | RunReport:
+def _only_report(files: Files) -> RunReport | CheckReport:
     if len(files.reports) == 1:
         return next(iter(files.reports.values()))
     raise ConfigurationError(f"--summary needs exactly one report, got {len(files.reports)}", "use --html for several")
 
 
-def _only_check(files: Files) -> Report:
-    if len(files.reports) == 1 and isinstance(report := next(iter(files.reports.values())), Report):
+def _only_check(files: Files) -> CheckReport:
+    if len(files.reports) == 1 and isinstance(report := next(iter(files.reports.values())), CheckReport):
         return report
     raise ConfigurationError(
         "--badge needs exactly one report of `drahealth check` or `certify`", "use --html, or --summary for a run"
@@ -407,13 +409,13 @@ def _conclude(evidence: Evidence, outputs: Outputs, rerun: str, shared_rerun: st
     today = datetime.now(UTC).date()
     summary = summarize(evidence, waivers=outputs.waivers, today=today, only=outputs.requirements)
     show(summary, standard_output(), command_as_called(rerun))
-    report = report_of(summary, evidence, shared_rerun)
+    report = check_report(summary, evidence, shared_rerun)
     if outputs.report:
-        Path(outputs.report).write_text(to_json(report) + "\n")
+        Path(outputs.report).write_text(to_json(report))
     if outputs.html:
         Path(outputs.html).write_text(page(report, evidence), encoding="utf-8")
     if outputs.junitxml:
-        Path(outputs.junitxml).write_text(to_junit(summary, evidence) + "\n")
+        Path(outputs.junitxml).write_text(to_junit(report))
     write_annotations(summary)
     return summary.exit_code
 

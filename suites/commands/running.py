@@ -29,8 +29,9 @@ from drahealth.fakes.timelines.play import stories
 from drahealth.proto.quoting import printable, printable_lines
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.judging.ledger import known_issues
-from drahealth.suites.judging.report import Result, Run
 from drahealth.suites.output_paths import check_histories_folder, check_output_file
+from drahealth.suites.report.document import ScenarioResult
+from drahealth.suites.report.run_report import Run
 from drahealth.suites.run.options import Options
 from drahealth.suites.run.progress import ElapsedTime
 from drahealth.suites.run.scenario import STANDARD_INPUT, TIMELINE_SUFFIX, scenario_of, scenarios
@@ -125,7 +126,7 @@ class Live:
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if hasattr(report, "drahealth"):
-            self._row(Result.of(report.drahealth))
+            self._row(ScenarioResult.of(report.drahealth))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -153,7 +154,7 @@ class Live:
         except (BrokenPipeError, SystemExit):  # rich raises SystemExit
             self._pipe_is_closed = True
 
-    def _row(self, result: Result) -> None:
+    def _row(self, result: ScenarioResult) -> None:
         if result.outcome == "error" and self._cannot_start():
             self._print(_text(f"No scenario ran: {as_called(result.problem)}", "red"))
             return
@@ -185,7 +186,7 @@ class Live:
             self._print(_text(f"not complete: {self.run.reason()}", "red"))
 
 
-def _issues(result: Result, profile: str) -> Iterator[str]:
+def _issues(result: ScenarioResult, profile: str) -> Iterator[str]:
     """What each known issue is that happened, once."""
     happened = (
         f"{issue.id}: {issue.what}"

@@ -12,7 +12,7 @@ from drahealth.fakes.program.usage import as_command_error
 from drahealth.suites.commands import check_run
 from drahealth.suites.commands.check import app
 from drahealth.suites.driver_checks.driver_run import DriverRun
-from drahealth.suites.driver_checks.summary import Waiver
+from drahealth.suites.driver_checks.verdicts import Waiver
 from drahealth.suites.errors import ConfigurationError
 
 _INSTEAD = {

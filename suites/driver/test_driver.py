@@ -4,7 +4,6 @@ import warnings
 
 import pytest
 
-from drahealth.suites.commands.check_output import explanation
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.summary import Summary
 from drahealth.suites.driver_checks.verdicts import Verdict
@@ -14,7 +13,7 @@ from drahealth.suites.driver_checks.verdicts import Verdict
 def test_driver_meets(requirement: str, summary: Summary) -> None:
     judgement = next(one for one in summary.judgements if one.requirement.id == requirement)
     findings = [(name, finding) for name, finding in judgement.findings.items() if finding.verdict is judgement.verdict]
-    found = "\n".join(f"{explanation(finding)}\n  fix: {CHECKS[name].fix}" for name, finding in findings)
+    found = "\n".join(f"{finding.line}\n  fix: {CHECKS[name].fix}" for name, finding in findings)
     text = f"{judgement.verdict} {requirement}: {judgement.requirement.sentence}\n{found}"
     if judgement.verdict in (Verdict.NOT_APPLICABLE, Verdict.STATIC):
         pytest.skip(text)

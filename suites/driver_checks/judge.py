@@ -18,6 +18,7 @@ from drahealth.suites.driver_checks.verdicts import (
     requirements,
     static,
     strongest,
+    verdict_of,
 )
 
 # The abilities of a driver, and how a run showed each: observed, asked or forced (docs/glossary.md). Pure.
@@ -107,14 +108,6 @@ def by_grade(abilities: Mapping[str, str]) -> dict[str, list[str]]:
 # Judges evidence: one verdict for each requirement, with the findings of its checks. Pure.
 
 
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict on a requirement from those of its checks; NOT_TESTED without any."""
-    found = list(verdicts)
-    if not found:
-        return Verdict.NOT_TESTED
-    return min((one for one in found if one is not Verdict.NOT_APPLICABLE), default=Verdict.NOT_APPLICABLE)
-
-
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The verdict on one requirement."""
@@ -128,7 +121,7 @@ class Judgement:
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of its checks. A check that does not apply counts only if no other one does."""
-        return worst(finding.verdict for finding in self.findings.values())
+        return verdict_of(finding.verdict for finding in self.findings.values())
 
     @property
     def not_judged(self) -> Mapping[str, Finding]:

@@ -8,7 +8,6 @@ from enum import StrEnum
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Literal
 
 from drahealth.fakes.hints import near
 from drahealth.proto.events import ExperimentEnded
@@ -18,7 +17,7 @@ from drahealth.suites.driver_checks.experiments import EXPERIMENTS
 from drahealth.suites.driver_checks.judge import Judgement, judge, shown_abilities
 from drahealth.suites.driver_checks.observed import crashes
 from drahealth.suites.driver_checks.output_text import exit_text
-from drahealth.suites.driver_checks.verdicts import Finding, Grade, Verdict, requirements
+from drahealth.suites.driver_checks.verdicts import ExitCode, Finding, Grade, Verdict, Waiver, requirements
 from drahealth.suites.errors import ConfigurationError
 
 # Waivers: violations that the user accepts for a time.
@@ -38,20 +37,6 @@ from drahealth.suites.errors import ConfigurationError
 _TEXTS = ("id", "reason", "link", "owner")
 _KEYS = (*_TEXTS, "until")
 _EXAMPLE = "each waiver is a table [[waiver]] with id, reason, link, owner and until"
-
-
-@dataclass(frozen=True, slots=True)
-class Waiver:
-    """One accepted violation."""
-
-    id: str
-    """ID of the requirement."""
-    reason: str
-    link: str
-    """URL of an issue that tracks it."""
-    owner: str
-    until: date
-    """The last day on which the waiver is valid."""
 
 
 def read_waivers(path: Path) -> tuple[Waiver, ...]:
@@ -139,7 +124,6 @@ class Outcome(StrEnum):
     """The evidence of a MUST is missing, or of everything."""
 
 
-ExitCode = Literal[0, 1, 3, 4]
 EXIT_CODES: dict[Outcome, ExitCode] = {
     Outcome.CONFORMS: 0,
     Outcome.FAILS: 1,

@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from functools import cache
 from importlib import resources
@@ -88,6 +89,8 @@ class Verdict(StrEnum):
     """The driver violates the requirement."""
     NOT_TESTED = "NOT_TESTED"
     """The evidence is missing: an experiment did not run, or ended early."""
+    KNOWN_ISSUE = "KNOWN ISSUE"
+    """A kubelet violates the requirement as its release is known to do. Only runs of scenarios have it."""
     WAIVED = "WAIVED"
     """The driver violates the requirement, and a waiver of the user accepts that."""
     STATIC = "STATIC"
@@ -105,6 +108,23 @@ class Verdict(StrEnum):
         return order.index(self) < order.index(other)
 
 
+OPEN = (Verdict.FAIL, Verdict.NOT_TESTED, Verdict.ERROR)
+"""The verdicts on a MUST that prevent a certificate."""
+ExitCode = Literal[0, 1, 3, 4]
+"""Exit code of a check or a certification: conforms, fails, harness error, incomplete. 2 is wrong usage."""
+
+
+def verdict_of(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict on a requirement from those of its checks; NOT_TESTED without any.
+
+    A check that does not apply counts only if no other one does.
+    """
+    found = list(verdicts)
+    if not found:
+        return Verdict.NOT_TESTED
+    return min((one for one in found if one is not Verdict.NOT_APPLICABLE), default=Verdict.NOT_APPLICABLE)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """The result of one check."""
@@ -118,6 +138,12 @@ class Finding:
     """Numbers of the records in the evidence that show it."""
     grade: Grade = ""
     """How the run showed the ability."""
+
+    @property
+    def line(self) -> str:
+        """The finding in one line."""
+        expected = f"expected {self.expected}; " if self.expected else ""
+        return f"{expected}seen: {self.seen}"
 
 
 def worst(findings: Sequence[Finding]) -> Finding:
@@ -157,3 +183,17 @@ def not_tested(reason: str, *records: int) -> Finding:
 def static(seen: str, *records: int) -> Finding:
     """The driver serves it, but the run showed no change that would test it."""
     return Finding(Verdict.STATIC, seen, records=records)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """One accepted violation."""
+
+    id: str
+    """ID of the requirement."""
+    reason: str
+    link: str
+    """URL of an issue that tracks it."""
+    owner: str
+    until: date
+    """The last day on which the waiver is valid."""

@@ -1,29 +1,365 @@
-"""The machine-readable report of a check or a certification, and its JSON Schema."""
+"""The report: one document for runs of scenarios, checks and certificates, as data, JSON and JSON Schema. Pure."""
 
+import json
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Set
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from datetime import date
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from drahealth.suites.driver_checks.all_checks import CHECKS
-from drahealth.suites.driver_checks.certificate import OPEN, Certificate
-from drahealth.suites.driver_checks.evidence import Evidence, Header
-from drahealth.suites.driver_checks.judge import Judgement, worst
-from drahealth.suites.driver_checks.shown_by_releases import ReleaseView, shown_by_releases
-from drahealth.suites.driver_checks.summary import ExitCode, Summary
-from drahealth.suites.driver_checks.verdicts import DriverRequirement, Finding, Grade, Verdict
+from drahealth.proto.quoting import one_line, quoted
+from drahealth.proto.values import Health
+from drahealth.suites.driver_checks.evidence import Header
+from drahealth.suites.driver_checks.verdicts import (
+    OPEN,
+    ExitCode,
+    Finding,
+    Grade,
+    Level,
+    SubjectKind,
+    Verdict,
+    Waiver,
+    verdict_of,
+)
+from drahealth.suites.judging.diagnosis import Cause
+from drahealth.suites.judging.ledger import Quote
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+# The writer, the reader and the JSON Schema derive from these types, so they cannot differ. In the JSON Schema, the
+# meaning of a key is the docstring of its field.
 
-# The machine-readable report of a check or a certification: what its JSON file has. Pure.
-#
-# The writer and the JSON Schema derive from these types, so they cannot differ.
+Format = Literal["drahealth-report/v1"]
+FORMAT: Format = "drahealth-report/v1"
+Tone = Literal["good", "bad", "open"]
+"""Whether the subject met its requirements, failed, or was not judged completely."""
 
-Format = Literal["drahealth-check-report/v1"]
-FORMAT: Format = "drahealth-check-report/v1"
+
+# What all reports have.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequirementResult:
+    """The verdict on one requirement."""
+
+    id: str
+    level: Literal["MUST", "SHOULD", "MAY"]
+    family: str
+    """What it is about. Reports list requirements of one family together."""
+    sentence: str
+    source: str
+    """Text and section."""
+    link: str
+    """URL of the source; empty without one."""
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report(ABC):
+    """The report of `run`, `play`, `check`, `judge` or `certify`. Readers ignore unknown keys."""
+
+    __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
+
+    format: Format
+    """Name and version of this format. The version changes if a key is removed or changes its meaning."""
+    kind: Literal["run", "play", "check", "certificate"]
+    """What the report is about: a run of scenarios, a run of timelines, or a check or a certification of a driver."""
+    subject: str
+    """What was tested: the target, or the driver."""
+    verdict: str
+    """The result in words, such as conforms. A run that is not complete has a verdict of its own."""
+    exit_code: int
+    """Exit code of the process."""
+    complete: bool
+    """Whether the run reached its end, and judged everything: the user selected nothing."""
+    interrupted: bool
+    """Whether the run did not reach its end."""
+    reasons: tuple[str, ...]
+    """Why the verdict is not a better one, or the run is not complete: one sentence each."""
+    counts: Mapping[Any, int]
+    """The number of results by verdict."""
+    requirements: tuple[RequirementResult, ...]
+    """The result for each requirement."""
+
+    @property
+    @abstractmethod
+    def program(self) -> str:
+        """The program that tested, such as `drahealth run`; of a check with its level, such as `drahealth core`."""
+
+    @property
+    @abstractmethod
+    def tone(self) -> Tone:
+        """good only for a complete run whose subject meets all MUSTs."""
+
+    @abstractmethod
+    def contradiction(self) -> str:
+        """What does not fit together, as in an edited file; empty if all does."""
+
+
+# The report of a run of scenarios or timelines.
+
+Outcome = Literal["passed", "known issue", "not applicable", "failed", "error"]
+"""`known issue`: all failures are known issues of the release. `not applicable`: not run, because the target or the
+health API lacks something that the scenario needs. `error`: a failure of the harness or of the machine."""
+
+Command = Literal["drahealth run", "drahealth play", "pytest"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioResult:
+    """The result of one scenario."""
+
+    __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
+
+    name: str
+    """Name of the scenario. Over another health API than the default one, it ends with this API in brackets."""
+    title: str
+    """The name in words."""
+    requirements: tuple[str, ...]
+    """The requirements that the scenario checks."""
+    outcome: Outcome
+    """passed, failed, error, not applicable, or known issue: all its failures are known issues of the release."""
+    seconds: float
+    """Duration."""
+    known_issues: tuple[str, ...] = ()
+    """The known issues that the scenario showed."""
+    broken: tuple[str, ...] = ()
+    """The requirements that failed, also by known issues."""
+    problem: str = ""
+    """The full error text; empty after success. For a failed check, it begins with the diagnosis."""
+    cause: Cause = ""
+    """The first step on the way from the driver to the Pod status that failed; empty if no check failed. `late`: the
+    status came after the time limit. `elsewhere`: the history has all steps."""
+    diagnosis: str = ""
+    """The cause in one line, with names and times from the history; empty if the scenario has no driver."""
+    quotes: tuple[Quote, ...] = ()
+    """The statements of the texts behind the failed requirement, at most two. The most relevant one comes first."""
+    expected: str = ""
+    """What the failed check expected."""
+    seen: str = ""
+    """What the failed check saw."""
+    history: str = ""
+    """What happened, as text; empty after success."""
+    rerun: str = ""
+    """The command that runs only this scenario again; empty after success."""
+    beyond: tuple[str, ...] = ()
+    """The requirements because of which the scenario is not applicable."""
+    reason: str = ""
+    """Why the scenario is not applicable."""
+    where: str = ""
+    """For a failed timeline: the step, with its file and line."""
+    authors_step: bool = False
+    """Whether a timeline failed at a step that its author has written, such as an expectation. No requirement is then
+    broken."""
+    notes: tuple[str, ...] = ()
+    """Notes about a scenario that passed, one line each."""
+    history_file: str = ""
+    """The file with its history, relative to the directory of the report; empty without `--histories`."""
+    history_sha256: str = ""
+    """Digest of that file."""
+    id: str = ""
+    """Identifies the scenario in a run, however the run was started. The id of our scenarios is the same in all
+    releases: `drahealth.kep::NAME`."""
+
+    @property
+    def key(self) -> str:
+        """Identifies it among the results of a run, and the same scenario in other runs."""
+        return self.id or self.name
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> "ScenarioResult":
+        """Create a result from plain data."""
+        lists = {name: tuple(data[name]) for name in ("requirements", "known_issues", "broken", "beyond", "notes")}
+        quotes = tuple(Quote(**one) for one in data["quotes"])
+        return cls(**{**data, **lists, "quotes": quotes})
+
+    def then(self, later: "ScenarioResult") -> "ScenarioResult":
+        """Merge with a later result of the same scenario, such as an error of its cleanup."""
+        problem = "\n".join(filter(None, (self.problem, later.problem)))
+        seconds = round(self.seconds + later.seconds, 3)
+        broken = () if later.outcome == "error" else self.broken
+        return replace(self, outcome=later.outcome, seconds=seconds, broken=broken, problem=problem)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """When, where and how a run took place."""
+
+    __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
+
+    command: Command = "drahealth run"
+    """The program that ran the scenarios. It decides what `exit_code` means."""
+    started: str = ""
+    """Start of the run, RFC 3339."""
+    profile: str = ""
+    """Name of the profile with the known behavior of the kubelet."""
+    kubernetes: str | None = None
+    """Kubernetes version of the kubelet or API server; null if neither is a real one."""
+    seed: int | None = None
+    """Seed of all timelines; null if each file has its own."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Versions of drahealth, Python and pytest."""
+    host: Mapping[str, str] = field(default_factory=dict)
+    """Operating system, machine type and number of CPUs."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The options of the run by name, without the dashes."""
+    revision: str | None = None
+    """Git commit of the current directory. It ends with -dirty if files have changed since then; null without git."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport(Report):
+    """The report of `drahealth run`, `drahealth play`, or pytest with these scenarios."""
+
+    __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
+
+    kind: Literal["run", "play"]
+    interrupted: bool
+    """Whether a signal, an error of the environment or an internal error ended the run. A report without an end, such
+    as after SIGKILL, is interrupted too."""
+    planned: int
+    """The number of scenarios that the run was to play."""
+    run: int
+    """The number of scenarios with a result."""
+    deselected: int
+    """The number of scenarios that the user left out, for example with `-k`."""
+    exit_code: int
+    """Exit code of the process. `drahealth`: 0 passed, 1 failed, 2 no scenario ran, 3 error or interrupted. pytest
+    has its own exit codes, and includes other tests."""
+    ended: str | None
+    """End of the run, RFC 3339; null if the run did not reach its end."""
+    conditions: Conditions
+    """When, where and how the run took place."""
+    target: str
+    """Name of the target."""
+    health_api: str | None
+    """The only health API of the drivers; `all` if each scenario was played over every health API; null for the
+    default APIs."""
+    counts: Mapping[Outcome, int]
+    """The number of scenarios by outcome."""
+    scenarios: tuple[ScenarioResult, ...]
+    """The result of each scenario that ended."""
+
+    @property
+    def program(self) -> str:
+        """The program that played the scenarios."""
+        return self.conditions.command
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether the run ended before all planned scenarios had run."""
+        return self.interrupted or self.run < self.planned
+
+    @property
+    def tone(self) -> Tone:
+        """good only for a run that judged each MUST, and met all."""
+        verdicts = {one.verdict for one in self.requirements if one.level == "MUST"}
+        code = self.result_code()
+        met = code == 0 and self.complete and verdicts <= {Verdict.PASS, Verdict.NOT_APPLICABLE}
+        return "bad" if code == 1 else "good" if met else "open"
+
+    def result_code(self) -> int:
+        """The exit code that `drahealth run` has for these results."""
+        return exit_code(self.counts, interrupted=self.interrupted, missing=max(0, self.planned - self.run))
+
+    def words(self) -> str:
+        """The result in words: a run of some scenarios, or an interrupted one, is never just passed."""
+        code = self.result_code()
+        if self.interrupted:
+            return "interrupted"
+        if self.ended_early:
+            return "failed, and ended early" if code == 1 else "ended early"
+        verdict = {0: "passed", 1: "failed", 2: "no scenario ran"}.get(code, "harness error")
+        if code == 0 and self.counts.get("known issue", 0):
+            verdict += ", with known issues"
+        untested = sum(one.verdict is Verdict.NOT_TESTED for one in self.requirements if one.level == "MUST")
+        return f"{verdict}, {untested} MUST not tested" if code == 0 and untested else verdict
+
+    def contradiction(self) -> str:
+        """What does not fit together, as in an edited file; empty if all does."""
+        if Counter(one.outcome for one in self.scenarios) != Counter(self.counts):
+            return "`counts` differs from the scenarios"
+        if self.run != len(self.scenarios) or self.run > self.planned:
+            return "`run` or `planned` differs from the scenarios"
+        if self.complete == bool(self.ended_early or self.deselected):
+            return "`complete` differs from `interrupted`, `planned`, `run` and `deselected`"
+        if self.verdict != self.words():
+            return f"`verdict` must be {self.words()!r} for these scenarios"
+        code = self.result_code()
+        if self.conditions.command == "pytest":
+            return "`exit_code` must not be 0 for these scenarios" if self.exit_code == 0 and code in (1, 3) else ""
+        return "" if code == self.exit_code else f"`exit_code` must be {code} for these scenarios"
+
+
+def exit_code(counts: Mapping[Outcome, int], *, interrupted: bool, missing: int = 0) -> int:
+    """The exit code of a run with these outcomes. `missing` is the number of planned scenarios without one."""
+    if interrupted or counts.get("error"):
+        return 3
+    if counts.get("failed"):
+        return 1
+    if missing:
+        return 3
+    return 0 if any(counts.values()) else 2
+
+
+# The report of a check or a certification.
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The certificate of a run: whether the driver is certified, and for what."""
+
+    certified: bool
+    """Whether no applicable MUST of the level has FAIL, NOT_TESTED or ERROR."""
+    text: str
+    """The verdict in words, with the driver, level, health APIs and releases."""
+    level: Level
+    """The level: how many requirements were judged."""
+    driver: str
+    """The name that the driver gave in GetInfo, or the resource of a device plugin; empty without a registration."""
+    health_apis: tuple[str, ...]
+    """The health APIs on which the driver reported."""
+    releases: str
+    """The Kubernetes minors of the judged requirements, such as 1.34-1.37."""
+    drahealth: str
+    """Version of drahealth that judged the evidence."""
+    ledger_sha256: str
+    """Digest of the content of the ledger."""
+    evidence_sha256: str
+    """Digest of the evidence file."""
+    judged: date
+    """The day on which the evidence was judged, which decides whether a waiver has expired."""
+    waivers: tuple[Waiver, ...]
+    """The accepted violations that the verdict takes into account."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a Pod status shows of a device from a time on."""
+
+    at: float
+    """Seconds since the start of the run."""
+    health: Health
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseView:
+    """What a Pod status of one release shows of one device."""
+
+    release: str
+    """The Kubernetes minor, such as 1.37."""
+    device: str
+    """Pool and name of the device; resource and ID of a device of a device plugin."""
+    resource_id: str
+    """What names the device in the Pod status."""
+    shown: tuple[Seen, ...]
+    """What the status shows over time: an entry for each change."""
+    reasons: tuple[str, ...]
+    """The reasons why the status differs from the reports of the driver, one phrase each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +373,16 @@ class CheckFinding(Finding):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequirementResult(DriverRequirement):
-    """The result for one requirement."""
+class CheckedRequirement(RequirementResult):
+    """The verdict on one requirement of drivers, with the findings of its checks."""
 
-    verdict: Verdict
+    kubernetes: str
+    """The Kubernetes minors that it holds for, such as 1.34-1.37."""
+    apis: tuple[str, ...]
+    """The health APIs that it holds for; empty for all."""
+    scope: Level
+    """The smallest level that judges it."""
+    binds: SubjectKind
     findings: tuple[CheckFinding, ...]
     """The finding of each check; the worst one decides."""
     not_judged: Mapping[str, str]
@@ -49,31 +391,25 @@ class RequirementResult(DriverRequirement):
     """Failures of unproven checks, which do not change the verdict."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The report of `drahealth check`, `judge` or `certify`. Readers ignore unknown keys."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport(Report):
+    """The report of `drahealth check`, `judge` or `certify`."""
 
-    # Meanings in the JSON Schema are the docstrings of the fields.
     __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
 
-    format: Format
-    """Name and version of this format. The version changes if a key is removed or changes its meaning."""
-    verdict: str
-    """The result for the driver in words, such as conforms."""
+    kind: Literal["check", "certificate"]
+    interrupted: bool
+    """Whether the evidence of the run was cut short."""
     exit_code: ExitCode
     """Exit code of the command: 0 conforms, 1 fails, 3 harness error, 4 incomplete."""
-    complete: bool
-    """Whether the run reached its end, and judged all requirements."""
     partial: bool
     """Whether the user selected some of the requirements."""
-    reasons: tuple[str, ...]
-    """Why the driver does not conform, one sentence each."""
-    run: Header
+    conditions: Header
     """What was checked, and how."""
     counts: Mapping[Verdict, int]
     """The number of requirements by verdict."""
-    requirements: tuple[RequirementResult, ...]
-    """The result for each requirement."""
+    requirements: tuple[CheckedRequirement, ...]
+    """The result for each requirement, with the findings of its checks."""
     rerun: str = ""
     """The command that repeats a part of the run. REQUIREMENT stands for an ID."""
     certificate: Certificate | None = None
@@ -87,6 +423,19 @@ class Report:
     releases: tuple[ReleaseView, ...] = ()
     """What kubelets of each release show of the same reports: an entry for each prepared device and release."""
 
+    @property
+    def program(self) -> str:
+        """drahealth with the level of the run."""
+        return f"drahealth {self.conditions.level}"
+
+    @property
+    def tone(self) -> Tone:
+        """good only for a complete run whose driver meets its requirements; of a certification: certified."""
+        certified = self.certificate is None or self.certificate.certified
+        if self.exit_code == 0 and self.complete and not self.partial and certified:
+            return "good"
+        return "bad" if self.exit_code == 1 else "open"
+
     def contradiction(self) -> str:
         """What does not fit together, as in an edited file; empty if all does."""
         ids = [one.id for one in self.requirements]
@@ -95,13 +444,17 @@ class Report:
         if Counter(one.verdict for one in self.requirements) != Counter(self.counts):
             return "`counts` differs from the requirements"
         for one in self.requirements:
-            if one.verdict != worst(finding.verdict for finding in one.findings):
+            if one.verdict != verdict_of(finding.verdict for finding in one.findings):
                 return f"the verdict of {one.id} differs from its findings"
         verdicts = {one.verdict for one in self.requirements if one.level == "MUST"}
         if Verdict.FAIL in verdicts and self.exit_code == 0:
             return "`exit_code` must not be 0 for a violated MUST"
-        if self.exit_code == 0 and not (self.complete or self.partial):
+        if self.complete == (self.interrupted or self.partial):
+            return "`complete` differs from `interrupted` and `partial`"
+        if self.exit_code == 0 and self.interrupted:
             return "`exit_code` must not be 0 for a run without its end"
+        if (self.kind == "certificate") != (self.certificate is not None):
+            return "`kind` differs from `certificate`"
         return self._contradiction_of_certificate(verdicts) if self.certificate else ""
 
     def _contradiction_of_certificate(self, verdicts: Set[Verdict]) -> str:
@@ -114,81 +467,54 @@ class Report:
             return "`certified` must be false for a run that failed, or that did not reach its end"
         if self.verdict != found.text or found.text.startswith("certified ") != found.certified:
             return "`verdict` and the text of the certificate differ from `certified`"
-        if str(found.judged) < self.run.started[: len("2026-11-22")]:
+        if str(found.judged) < self.conditions.started[: len("2026-11-22")]:
             return "the certificate was judged before the run started"
         return ""
 
 
-def report_of(summary: Summary, evidence: Evidence, rerun: str = "", certificate: Certificate | None = None) -> Report:
-    """The report of a run. `rerun` is the command that repeats a part of it, with REQUIREMENT in place of an ID."""
-    return Report(
-        format=FORMAT,
-        verdict=summary.verdict,
-        exit_code=summary.exit_code,
-        complete=evidence.complete and not summary.only,
-        partial=bool(summary.only),
-        reasons=summary.reasons,
-        run=evidence.header,
-        counts=dict(Counter(one.verdict for one in summary.judgements)),
-        requirements=tuple(map(_requirement, summary.judgements)),
-        rerun=rerun,
-        certificate=certificate,
-        families=dict(summary.families),
-        abilities=summary.abilities,
-        releases=shown_by_releases(evidence),
-    )
+# Reports as JSON, and back.
 
 
-def _requirement(judgement: Judgement) -> RequirementResult:
-    return RequirementResult(
-        **asdict(judgement.requirement),
-        verdict=judgement.verdict,
-        findings=_findings(judgement.findings),
-        not_judged={name: finding.seen for name, finding in judgement.not_judged.items()},
-        remarks=_findings(judgement.remarks),
-    )
+def to_json(report: Report) -> str:
+    """The content of the report file."""
+    return json.dumps(asdict(report), indent=2, default=str) + "\n"
 
 
-def _findings(found: Mapping[str, Finding]) -> tuple[CheckFinding, ...]:
-    return tuple(CheckFinding(check=name, fix=CHECKS[name].fix, **asdict(finding)) for name, finding in found.items())
+def parse_report(data: bytes) -> RunReport | CheckReport:
+    """The report of a file's content. Raises ValueError, with the first mistake."""
+    from pydantic import ValidationError
+
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not a complete JSON file ({one_line(str(error))})") from None
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != FORMAT:
+        raise ValueError(f"not a report: the key `format` must be {FORMAT}, got {quoted(found)}")
+    try:
+        return _adapter().validate_json(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"][1:])) or "kind"
+        what = "is missing" if first["type"] in ("missing", "union_tag_not_found") else "has an invalid value"
+        raise ValueError(f"key {where} {what}") from None
 
 
 def report_schema() -> dict[str, Any]:
     """The JSON Schema of reports."""
     from pydantic import TypeAdapter
 
-    schema = TypeAdapter(Report).json_schema()
+    schema = _adapter().json_schema()
+    shared = TypeAdapter(Report).json_schema()["properties"]
+    for kind in ("RunReport", "CheckReport"):
+        keys = schema["$defs"][kind]["properties"]
+        for name in keys.keys() & shared.keys():
+            keys[name].setdefault("description", shared[name]["description"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-# Reports as JSON values, and back. Pure.
-
-
-def plain(report: Report) -> dict[str, Any]:
-    """The report as JSON values."""
-    found: dict[str, Any] = _adapter().dump_python(report, mode="json")
-    return found
-
-
-def parse_report(data: bytes) -> Report:
-    """The report of a file's content. Raises ValueError, with the place of the first mistake."""
-    from pydantic import ValidationError
-
-    try:
-        return _adapter().validate_json(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        if first["type"] == "json_invalid":
-            raise ValueError("not a JSON file") from None
-        where = ".".join(map(str, first["loc"]))
-        if where in ("", "format"):
-            raise ValueError(f"not a report of format {FORMAT}") from None
-        what = "is missing" if first["type"] == "missing" else "has an invalid value"
-        raise ValueError(f"key {where} {what}") from None
-
-
 @cache
-def _adapter() -> "TypeAdapter[Report]":
-    from pydantic import TypeAdapter
+def _adapter() -> "TypeAdapter[RunReport | CheckReport]":
+    from pydantic import Discriminator, TypeAdapter
 
-    return TypeAdapter(Report)
+    return TypeAdapter(Annotated[RunReport | CheckReport, Discriminator("kind")])

@@ -4,14 +4,16 @@ import hashlib
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
 
 from drahealth.proto.clock import format_seconds
 from drahealth.proto.version import __version__
 from drahealth.suites.driver_checks.evidence import Evidence
-from drahealth.suites.report.document import Report
+from drahealth.suites.report.document import CheckReport
 from drahealth.suites.report.lanes import Bar, Group, Lane, Stretch
-from drahealth.suites.report.pull_request import render, text_of
-from drahealth.suites.report.results import ORDER, Result, ScenarioView, check_result, sections, shown
+from drahealth.suites.report.page_view import ORDER, Column, ScenarioView, check_column, sections, shown
 
 # Where the parts of lanes are in the picture: times as percentages of the run's duration. Pure.
 
@@ -198,7 +200,7 @@ class ScenarioTable:
     """Number of scenarios with a history for which there is no room."""
 
 
-def scenario_table(results: Sequence[Result]) -> ScenarioTable:
+def scenario_table(results: Sequence[Column]) -> ScenarioTable:
     """Scenarios whose outcomes differ come first, then those that did not pass, then the others with changes."""
     runs = [result for result in results if result.scenarios is not None]
     views: dict[str, list[ScenarioView | None]] = {}
@@ -265,12 +267,12 @@ OUTCOMES = {
 """The verdict by which the outcome of a scenario is shown."""
 
 
-def page(report: Report, evidence: Evidence | None = None) -> str:
+def page(report: CheckReport, evidence: Evidence | None = None) -> str:
     """The page of one run; the lanes over time need its evidence. Not above 4 MB."""
-    return page_of([check_result(report, evidence)])
+    return page_of([check_column(report, evidence)])
 
 
-def page_of(results: Sequence[Result]) -> str:
+def page_of(results: Sequence[Column]) -> str:
     """The page of some results, side by side."""
     from markupsafe import Markup
 
@@ -292,3 +294,27 @@ def page_of(results: Sequence[Result]) -> str:
         digest=digest,
         version=__version__,
     )
+
+
+# The templates of this folder. All text that they insert is escaped.
+
+
+def render(name: str, **values: Any) -> str:
+    """The template with these values. Raises jinja2.UndefinedError for a missing one."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FunctionLoader(text_of),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(name).render(values)
+
+
+@cache
+def text_of(name: str) -> str:
+    """The content of a file of this folder."""
+    return resources.files("drahealth.suites.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,23 +1,17 @@
 """Reads results of earlier runs: reports, evidence and histories."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from drahealth.fakes.program.errors import plain
 from drahealth.proto.history import HistoryError, HistoryFile, load_history
-from drahealth.proto.quoting import one_line, quoted
+from drahealth.proto.quoting import one_line
 from drahealth.suites.driver_checks.evidence import FORMAT as EVIDENCE_FORMAT
 from drahealth.suites.driver_checks.evidence import Evidence, EvidenceError, load_evidence
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.judging.report import FORMAT as RUN_FORMAT
-from drahealth.suites.judging.report import RunReport
-from drahealth.suites.report.document import FORMAT, Report, parse_report
-from drahealth.suites.report.kubelet_result import kubelet_result
-from drahealth.suites.report.results import Result, check_result
+from drahealth.suites.report.document import CheckReport, RunReport, parse_report
+from drahealth.suites.report.page_view import Column, check_column, run_column
 
 # Reads the histories that the report of a run of scenarios names.
 
@@ -50,8 +44,8 @@ def read_histories(report: RunReport, folder: Path) -> dict[str, HistoryFile]:
 
 # Reads results of earlier runs: reports of check, certify and run, evidence, and folders of certificates.
 
-_FOLDER = ("report.json", "evidence.jsonl")
-"""The files of a certificate that are read: a folder must have the first one."""
+EVIDENCE, REPORT = "evidence.jsonl", "report.json"
+"""The files of a certificate that are read: a folder must have the report."""
 _HINT = "pass a file that `check` or `run` wrote with `--report`, or the directory of a certificate"
 
 
@@ -59,29 +53,32 @@ _HINT = "pass a file that `check` or `run` wrote with `--report`, or the directo
 class Files:
     """What some files have."""
 
-    reports: dict[str, Report | RunReport] = field(default_factory=dict)
+    reports: dict[str, RunReport | CheckReport] = field(default_factory=dict)
     """By path."""
     evidence: dict[str, Evidence] = field(default_factory=dict)
     """By path."""
     histories: dict[str, dict[str, HistoryFile]] = field(default_factory=dict)
     """Those of the scenarios of a report, by its path."""
 
-    def results(self) -> list[Result]:
-        """The reports as results, each with its evidence. Raises ConfigurationError for evidence without a report."""
-        runs = [one.run for one in self.reports.values() if isinstance(one, Report)]
+    def columns(self) -> list[Column]:
+        """The reports as columns of a page, each with its evidence.
+
+        Raises ConfigurationError for evidence without a report.
+        """
+        runs = [one.conditions for one in self.reports.values() if isinstance(one, CheckReport)]
         for path, evidence in self.evidence.items():
             if evidence.header not in runs:
                 raise ConfigurationError(
                     f"{path} is the evidence of another run",
                     f"`drahealth judge {path} --report FILE` writes its report",
                 )
-        return [self._result(path, report) for path, report in self.reports.items()]
+        return [self._column(path, report) for path, report in self.reports.items()]
 
-    def _result(self, path: str, report: Report | RunReport) -> Result:
+    def _column(self, path: str, report: RunReport | CheckReport) -> Column:
         if isinstance(report, RunReport):
-            return kubelet_result(report, path, self.histories[path])
-        evidence = next((one for one in self.evidence.values() if one.header == report.run), None)
-        return check_result(report, evidence, path)
+            return run_column(report, path, self.histories[path])
+        evidence = next((one for one in self.evidence.values() if one.header == report.conditions), None)
+        return check_column(report, evidence, path)
 
 
 def read_files(paths: Sequence[Path]) -> Files:
@@ -89,22 +86,26 @@ def read_files(paths: Sequence[Path]) -> Files:
     found = Files()
     for path in paths:
         if path.is_dir():
-            first, *more = (path / name for name in _FOLDER)
-            _read(first, str(path), found)
-            for other in more:
-                if other.exists():
-                    _read(other, str(other), found)
+            _read(path / REPORT, str(path), found)
+            if (evidence := path / EVIDENCE).exists():
+                _read(evidence, str(evidence), found)
         else:
             _read(path, str(path), found)
     return found
 
 
+def read_report(path: Path) -> RunReport | CheckReport:
+    """The report of a file, or of the directory of a certificate. Raises ConfigurationError, which names the file."""
+    path = path / REPORT if path.is_dir() else path
+    report = parsed_report(read_bytes(path), path)
+    if problem := report.contradiction():
+        raise ConfigurationError(f"{path}: {problem}; the file was edited", "pass the file as drahealth has written it")
+    return report
+
+
 def read_run_report(path: Path) -> RunReport:
     """The report of a run of scenarios. Raises ConfigurationError, which names the file and the reason."""
-    try:
-        report = _report(path, path.read_bytes())
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}", _HINT) from None
+    report = read_report(path)
     if not isinstance(report, RunReport):
         raise ConfigurationError(
             f"{path} is not a report of `drahealth run`", "pass a file of `drahealth run --report`"
@@ -112,12 +113,25 @@ def read_run_report(path: Path) -> RunReport:
     return report
 
 
-def _read(path: Path, name: str, found: Files) -> None:
+def parsed_report(data: bytes, path: Path) -> RunReport | CheckReport:
+    """The report of a file with this content, which can contradict itself. Raises ConfigurationError."""
     try:
-        data = path.read_bytes()
+        return parse_report(data)
+    except ValueError as error:
+        raise ConfigurationError(f"{path}: {one_line(str(error))}", _HINT) from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file. Raises ConfigurationError."""
+    try:
+        return path.read_bytes()
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}", _HINT) from None
-    if _is_evidence(data):
+
+
+def _read(path: Path, name: str, found: Files) -> None:
+    data = read_bytes(path)
+    if EVIDENCE_FORMAT.encode() in data.partition(b"\n")[0]:
         try:
             found.evidence[name] = load_evidence(data)
         except EvidenceError as error:
@@ -125,42 +139,6 @@ def _read(path: Path, name: str, found: Files) -> None:
         return
     if name in found.reports:
         raise ConfigurationError(f"{path} is given twice", "pass each result once")
-    found.reports[name] = report = _report(path, data)
+    found.reports[name] = report = read_report(path)
     if isinstance(report, RunReport):
         found.histories[name] = read_histories(report, path.parent)
-
-
-def _is_evidence(data: bytes) -> bool:
-    return EVIDENCE_FORMAT.encode() in data.partition(b"\n")[0]
-
-
-def _report(path: Path, data: bytes) -> Report | RunReport:
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{path} is not a complete JSON file ({one_line(str(error))})", _HINT) from None
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{path} must contain a JSON object", _HINT)
-    format_ = content.get("format", content.get("report"))
-    if format_ not in (FORMAT, RUN_FORMAT):
-        formats = f"{FORMAT} or {RUN_FORMAT}"
-        raise ConfigurationError(f"{path}: the key `format` must be {formats}, got {quoted(format_)}", _HINT)
-    try:
-        report = parse_report(data) if format_ == FORMAT else _run_report(content)
-    except ValueError as error:
-        raise ConfigurationError(f"{path}: {one_line(str(error))}", _HINT) from None
-    if problem := report.contradiction():
-        raise ConfigurationError(f"{path}: {problem}; the file was edited", "pass the file as drahealth has written it")
-    return report
-
-
-def _run_report(content: dict[str, Any]) -> RunReport:
-    """The report of a run of scenarios. Raises ValueError."""
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        return TypeAdapter(RunReport).validate_python(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        what = "is missing" if first["type"] == "missing" else plain(str(first["msg"]))
-        raise ValueError(f"key {'.'.join(map(str, first['loc']))} {what}") from None

@@ -16,7 +16,8 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.version import __version__
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.judging.report import Conditions, Run
+from drahealth.suites.report.document import Conditions
+from drahealth.suites.report.run_report import Run
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Configuration, Launch, SharedEnvironment, TargetDefinition

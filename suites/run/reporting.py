@@ -23,12 +23,13 @@ from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 from drahealth.suites.judging import histories
 from drahealth.suites.judging.diagnosis import Diagnosis
 from drahealth.suites.judging.ledger import Quote, quotes, requirements
-from drahealth.suites.judging.report import Outcome, Result
 from drahealth.suites.judging.status_content import STEP_FAILED, StepFailed, Violation
 from drahealth.suites.output_paths import check_histories_folder, check_output_file
+from drahealth.suites.report.document import Outcome, ScenarioResult
+from drahealth.suites.report.junit import JUnit
 from drahealth.suites.run.longest_first import distribute_evenly, sort_longest_first
 from drahealth.suites.run.options import run_of
-from drahealth.suites.run.report_file import Completeness, JUnit, ReportFile
+from drahealth.suites.run.report_file import Completeness, ReportFile
 from drahealth.suites.run.scenario import (
     STANDARD_INPUT,
     Scenario,
@@ -114,7 +115,7 @@ class Reporting:
             outcome = "not applicable"
         if call.when == "call" or report.failed or outcome == "not applicable":
             file, digest = self._keep_history(played, which) if call.when == "call" and played else ("", "")
-            result = Result(
+            result = ScenarioResult(
                 name=f"{scenario.name}{which}",
                 title=f"{scenario.title} {which}".rstrip(),
                 requirements=scenario.requirements,

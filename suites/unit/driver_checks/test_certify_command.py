@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.commands.certify_run import EVIDENCE, FILES, REPORT, certificate_folder
+from drahealth.suites.commands.certify_run import FILES, certificate_folder
 from drahealth.suites.commands.ending import signals_held
 from drahealth.suites.driver_checks.evidence import read_evidence
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.report.result_files import EVIDENCE, REPORT
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.command_process import COMMAND, Done
 from drahealth.suites.unit.driver_checks.certificates import core_run, written
-from drahealth.suites.unit.driver_checks.test_certificate import leave_sockets
+from drahealth.suites.unit.report.test_check_report import leave_sockets
 
 
 def drahealth(*arguments: str | Path, folder: Path | None = None) -> Done:
@@ -48,7 +49,7 @@ def test_program_that_is_no_driver_is_not_certified(profile: Path) -> None:
     done = drahealth("certify", profile, "--deadline=3")
     report = json.loads((profile.parent / "certificate" / REPORT).read_text())
     assert (done.returncode, report["certificate"]["certified"]) == (4, False), done.stderr
-    assert (report["run"]["profile"], report["run"]["level"]) == ("gpu", "core")
+    assert (report["conditions"]["profile"], report["conditions"]["level"]) == ("gpu", "core")
     assert {path.name for path in (profile.parent / "certificate").iterdir()} == set(FILES)
 
 

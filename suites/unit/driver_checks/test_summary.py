@@ -17,12 +17,14 @@ from drahealth.proto.events import (
     ProcessExited,
     SocketsListed,
 )
-from drahealth.suites.commands.check_output import show, to_junit
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS, NOT_ASKED
-from drahealth.suites.driver_checks.summary import Outcome, Summary, Waiver, proven, summarize
-from drahealth.suites.driver_checks.verdicts import Verdict, requirements
+from drahealth.suites.driver_checks.summary import Outcome, Summary, proven, summarize
+from drahealth.suites.driver_checks.verdicts import Verdict, Waiver, requirements
+from drahealth.suites.report.check_report import check_report
+from drahealth.suites.report.junit import to_junit
+from drahealth.suites.report.text import show
 from drahealth.suites.unit.driver_checks.evidence_of import evidence_of
 from drahealth.suites.unit.driver_checks.healthy_run import healthy_run, prepare
 
@@ -187,9 +189,8 @@ def test_table_and_junit_name_not_applicable_checks_of_a_pass() -> None:
     show(found, Console(file=output, width=100), "")
     why = "driver-publishes-its-devices does not apply: experiment slices: no API server"
     row = next(line for line in output.getvalue().splitlines() if "PLUGIN-13" in line)
-    case = next(
-        one for one in ET.fromstring(to_junit(found, evidence)).iter("testcase") if one.get("name") == "PLUGIN-13"
-    )
+    cases = ET.fromstring(to_junit(check_report(found, evidence))).iter("testcase")
+    case = next(one for one in cases if one.get("name") == "PLUGIN-13")
     assert (row[:4], row[-len(why) - 2 :]) == ("PASS", f"({why})")
     assert case.findtext("system-out") == why
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from drahealth.suites.commands.certify_run import EVIDENCE, FILES, REPORT
+from drahealth.suites.commands.certify_run import FILES
+from drahealth.suites.report.result_files import EVIDENCE, REPORT
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.command_process import COMMAND, Done
 from drahealth.suites.unit.driver_checks.certificates import core_run, written

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.suites.driver_checks.judge import Judgement
-from drahealth.suites.driver_checks.summary import Waiver, parse_waivers, read_waivers, waive
-from drahealth.suites.driver_checks.verdicts import Finding, Verdict, failed, not_tested, passed, requirements
+from drahealth.suites.driver_checks.summary import parse_waivers, read_waivers, waive
+from drahealth.suites.driver_checks.verdicts import Finding, Verdict, Waiver, failed, not_tested, passed, requirements
 from drahealth.suites.errors import ConfigurationError
 
 ENTRY = """

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from drahealth.proto.events import Record
 from drahealth.proto.history import Header, HistoryFile, dump_lines
-from drahealth.suites.judging.report import Outcome, Run, report_of, to_json
-from drahealth.suites.judging.report import Result as Scenario
+from drahealth.suites.report.document import Outcome, to_json
+from drahealth.suites.report.document import ScenarioResult as Scenario
+from drahealth.suites.report.run_report import Run
 
 
 def as_file(records: Sequence[Record]) -> HistoryFile:
@@ -27,5 +28,5 @@ def write_run(path: Path, recorded: Mapping[str, Sequence[Record]], outcome: Out
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         scenario = Scenario(name, name.replace("_", " "), ("STATUS-01",), outcome, 1)
         run.take({**asdict(scenario), "history_file": f"{folder.name}/{file.name}", "history_sha256": digest})
-    path.write_text(to_json(report_of(run, ended="2026-11-22T09:00:00+00:00")))
+    path.write_text(to_json(run.report(ended="2026-11-22T09:00:00+00:00")))
     return path

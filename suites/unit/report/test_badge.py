@@ -9,17 +9,19 @@ from hypothesis import strategies as st
 
 from drahealth.proto.events import ExperimentEnded
 from drahealth.suites.driver_checks.summary import Outcome, Summary
-from drahealth.suites.judging.report import Result, Run, RunReport
-from drahealth.suites.judging.report import report_of as report_of_run
-from drahealth.suites.report.document import Report, report_of
-from drahealth.suites.report.pull_request import COLORS, badge, pull_request_text
+from drahealth.suites.report.badge import COLORS, badge
+from drahealth.suites.report.check_report import check_report
+from drahealth.suites.report.document import CheckReport, RunReport
+from drahealth.suites.report.document import ScenarioResult as Result
+from drahealth.suites.report.markdown import pull_request_text
+from drahealth.suites.report.run_report import Run
 from drahealth.suites.unit.driver_checks.certificates import certified, core_run
 from drahealth.suites.unit.driver_checks.healthy_run import healthy_run
 from drahealth.suites.unit.report.reports import RERUN, failing, summaries, summary_of
 
 
-def report(summary: Summary) -> Report:
-    return report_of(summary, healthy_run(), RERUN)
+def report(summary: Summary) -> CheckReport:
+    return check_report(summary, healthy_run(), RERUN)
 
 
 CONFORMS = report(summary_of(healthy_run()))
@@ -55,7 +57,7 @@ def test_badge_without_a_certificate_is_not_green() -> None:
         (replace(CONFORMS, exit_code=4), "open"),
     ],
 )
-def test_badge_is_green_only_for_a_complete_run_that_conforms(found: Report, color: str) -> None:
+def test_badge_is_green_only_for_a_complete_run_that_conforms(found: CheckReport, color: str) -> None:
     assert [name for name, value in COLORS.items() if value in badge(found)] == [color]
 
 
@@ -91,7 +93,7 @@ def scenario_run(*results: Result, planned: int = 0) -> RunReport:
     run.planned = planned
     for one in results:
         run.take(asdict(one))
-    return report_of_run(run, ended="2026-11-22T09:00:00+00:00")
+    return run.report(ended="2026-11-22T09:00:00+00:00")
 
 
 MET = Result("test_a", "a status shows it", ("STATUS-01",), "passed", 1)

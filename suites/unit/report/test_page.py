@@ -13,7 +13,8 @@ from drahealth.proto.events import Event, ReportReceived
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.summary import Summary
-from drahealth.suites.report.document import Report, report_of
+from drahealth.suites.report.check_report import check_report
+from drahealth.suites.report.document import CheckReport
 from drahealth.suites.report.page import page
 from drahealth.suites.unit.driver_checks.certificates import certified, core_run
 from drahealth.suites.unit.driver_checks.evidence_of import evidence_at
@@ -39,8 +40,8 @@ ALLOWED = {
 }
 
 
-def report(summary: Summary, evidence: Evidence) -> Report:
-    return report_of(summary, evidence, RERUN)
+def report(summary: Summary, evidence: Evidence) -> CheckReport:
+    return check_report(summary, evidence, RERUN)
 
 
 def named(name: str, message: str = "") -> Evidence:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from drahealth.proto.values import Health
-from drahealth.suites.report.document import report_of
+from drahealth.suites.report.check_report import check_report
 from drahealth.suites.report.page import page_of
+from drahealth.suites.report.page_view import check_column
 from drahealth.suites.report.result_files import read_files
-from drahealth.suites.report.results import check_result
 from drahealth.suites.unit.driver_checks.healthy_run import healthy_run
 from drahealth.suites.unit.report.chromium import PROGRAM, Page, Theme, chromium
 from drahealth.suites.unit.report.recorded_runs import write_run
@@ -45,12 +45,12 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         records = history(opened(), report(timeout=2), 9, status(Health.UNKNOWN), report(Health.UNHEALTHY), 1, closed())
         runs = [write_run(tmp_path / f"{name}.json", {"test_a": records, "test_b": records}) for name in ("kep", "old")]
         path = tmp_path / "page.html"
-        path.write_text(page_of(read_files(runs).results()), encoding="utf-8")
+        path.write_text(page_of(read_files(runs).columns()), encoding="utf-8")
         return path
     summary, evidence = failing()
-    results = [check_result(report_of(summary, evidence, RERUN), evidence)]
+    results = [check_column(check_report(summary, evidence, RERUN), evidence)]
     if request.param == "two results":
-        results.append(check_result(report_of(summary_of(healthy_run()), healthy_run(), RERUN), name="healthy.json"))
+        results.append(check_column(check_report(summary_of(healthy_run()), healthy_run(), RERUN), name="healthy.json"))
     path = tmp_path / "page.html"
     path.write_text(page_of(results), encoding="utf-8")
     return path

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.commands.check_output import to_json
-from drahealth.suites.report.document import report_of, report_schema
+from drahealth.suites.report.check_report import check_report
+from drahealth.suites.report.document import report_schema, to_json
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.command_process import COMMAND, Done
 from drahealth.suites.unit.report.html_parts import Parts
@@ -20,7 +20,7 @@ def drahealth_report(*arguments: str) -> Done:
 @pytest.fixture
 def result(tmp_path: Path) -> str:
     path = tmp_path / "result.json"
-    path.write_text(to_json(report_of(*failing(), RERUN)))
+    path.write_text(to_json(check_report(*failing(), RERUN)))
     return str(path)
 
 

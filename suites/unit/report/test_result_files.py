@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 
-from drahealth.suites.commands.check_output import to_json
 from drahealth.suites.driver_checks.evidence import Evidence, EvidenceWriter
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.judging.report import Outcome, Run
-from drahealth.suites.judging.report import Result as Scenario
-from drahealth.suites.judging.report import report_of as report_of_run
-from drahealth.suites.judging.report import to_json as run_to_json
-from drahealth.suites.report.document import report_of
+from drahealth.suites.report.check_report import check_report
+from drahealth.suites.report.document import Outcome, to_json
+from drahealth.suites.report.document import ScenarioResult as Scenario
+from drahealth.suites.report.page_view import Column, sections
 from drahealth.suites.report.result_files import read_files
-from drahealth.suites.report.results import Result, sections
+from drahealth.suites.report.run_report import Run
 from drahealth.suites.unit.driver_checks.certificates import certified, core_run
 from drahealth.suites.unit.driver_checks.healthy_run import healthy_run
 from drahealth.suites.unit.report.reports import RERUN, failing, leave_sockets, summary_of
@@ -30,7 +28,7 @@ Edit = Callable[[dict[str, Any]], object]
 def folder(tmp_path: Path) -> Path:
     """A folder as `drahealth certify` writes it: of a driver that violates PLUGIN-18."""
     summary, evidence = failing()
-    (tmp_path / "report.json").write_text(to_json(report_of(summary, evidence, RERUN)))
+    (tmp_path / "report.json").write_text(to_json(check_report(summary, evidence, RERUN)))
     write_evidence(tmp_path / "evidence.jsonl", evidence)
     return tmp_path
 
@@ -38,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def healthy(tmp_path: Path) -> Path:
     path = tmp_path / "healthy.json"
-    path.write_text(to_json(report_of(summary_of(healthy_run()), healthy_run(started=False), RERUN)))
+    path.write_text(to_json(check_report(summary_of(healthy_run()), healthy_run(started=False), RERUN)))
     return path
 
 
@@ -54,17 +52,17 @@ def write_evidence(path: Path, evidence: Evidence) -> None:
         writer.finish()
 
 
-def write_run(path: Path, outcome: Outcome) -> Path:
-    run = Run("reference", "the reference")
+def write_run(path: Path, outcome: Outcome, stopped: str = "") -> Path:
+    run = Run("reference", "the reference", interrupted=bool(stopped), stopped=stopped)
     scenario = Scenario("test_a", "a status shows it", ("STATUS-01",), outcome, 1, rerun="drahealth run -k test_a")
     broken = ("STATUS-01",) if outcome == "failed" else ()
     run.take({**asdict(scenario), "problem": "expected Unhealthy" if broken else "", "broken": broken})
-    path.write_text(run_to_json(report_of_run(run, ended="2026-11-22T09:00:00+00:00")))
+    path.write_text(to_json(run.report(ended="2026-11-22T09:00:00+00:00")))
     return path
 
 
-def results(*paths: Path) -> list[Result]:
-    return read_files(paths).results()
+def results(*paths: Path) -> list[Column]:
+    return read_files(paths).columns()
 
 
 def test_folder_of_a_certificate_is_a_result_with_lanes(folder: Path) -> None:
@@ -104,12 +102,9 @@ def test_run_with_an_untested_must_has_tone_open(tmp_path: Path) -> None:
 
 
 def test_run_without_its_end_is_not_passed(tmp_path: Path) -> None:
-    run = json.loads(write_run(tmp_path / "run.json", "passed").read_text())
-    path = tmp_path / "interrupted.json"
-    path.write_text(json.dumps(run | {"complete": False, "interrupted": True, "reason": "a signal", "exit_code": 3}))
-    (result,) = results(path)
+    (result,) = results(write_run(tmp_path / "run.json", "passed", stopped="a signal"))
     assert (result.verdict, result.tone) == ("interrupted", "open")
-    assert "The run is not complete: a signal." in result.reasons
+    assert any(one.startswith("The run is not complete: a signal; ") for one in result.reasons)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +119,7 @@ def test_run_without_its_end_is_not_passed(tmp_path: Path) -> None:
         {"deselected": 1},
         {"complete": False},
         {"exit_code": 1},
+        {"verdict": "passed"},
     ],
     ids=str,
 )
@@ -141,10 +137,11 @@ def test_driver_and_kubelet_results_have_no_differences_section(folder: Path, ku
 @pytest.mark.parametrize(
     "edit",
     [
-        lambda report: report.update(format="drahealth-check-report/v9"),
+        lambda report: report.update(format="drahealth-report/v9"),
         lambda report: report.pop("requirements"),
         lambda report: report.update(exit_code="0"),
         lambda report: report.update(exit_code=0),
+        lambda report: report.update(interrupted=True),
         lambda report: report["counts"].update(FAIL=0),
         lambda report: report["requirements"][0].update(verdict="FAIL"),
         lambda report: report["requirements"].append(report["requirements"][0]),

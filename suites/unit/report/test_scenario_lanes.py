@@ -16,10 +16,10 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.values import DeviceHealth, Health, PluginDevice, ResourceHealth
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.report.kubelet_result import scenario_group
 from drahealth.suites.report.lanes import Bar, Group
 from drahealth.suites.report.page import ROWS, page_of, scenario_table
 from drahealth.suites.report.result_files import read_files
+from drahealth.suites.report.scenario_lanes import scenario_group
 from drahealth.suites.unit.report.html_parts import Parts
 from drahealth.suites.unit.report.recorded_runs import as_file, write_run
 from drahealth.suites.unit.suites.histories import (
@@ -111,7 +111,7 @@ def test_history_without_records_has_no_lanes() -> None:
 
 
 def page(*paths: Path) -> str:
-    return page_of(read_files(paths).results())
+    return page_of(read_files(paths).columns())
 
 
 def changing() -> list[Record]:
@@ -131,7 +131,7 @@ def test_runs_show_each_scenario_side_by_side(tmp_path: Path) -> None:
 def test_run_without_histories_gives_the_reason_for_missing_lanes(tmp_path: Path) -> None:
     path = write_run(tmp_path / "kep.json", {"test_a": changing()})
     (tmp_path / "kep" / "test_a.jsonl").unlink()
-    (result,) = read_files([path]).results()
+    (result,) = read_files([path]).columns()
     assert (result.has_histories, "not there" in result.why_no_lanes) == (False, True)
 
 
@@ -150,5 +150,5 @@ def test_page_of_many_scenarios_with_many_reports_is_not_too_large(tmp_path: Pat
         events += [report(UNHEALTHY if number % 2 else HEALTHY, f"message {number}"), 1]
     long = history(*events)  # type: ignore[arg-type]
     path = write_run(tmp_path / "run.json", {f"test_{number}": long for number in range(ROWS + 3)})
-    (result,) = read_files([path]).results()
+    (result,) = read_files([path]).columns()
     assert (len(page_of([result])) < 4_000_000, scenario_table([result]).left_out) == (True, 3)

@@ -71,7 +71,7 @@ NAMES = ("complete", "interrupted", "planned", "run", "exit_code")
 def test_a_run_to_the_end_is_complete(tmp_path: Path) -> None:
     assert play(tmp_path, "pass") == 0
     found = report(tmp_path)
-    assert [found[name] for name in (*NAMES, "reason")] == [True, False, 3, 3, 0, ""]
+    assert [found[name] for name in (*NAMES, "reasons")] == [True, False, 3, 3, 0, []]
     assert cases(tmp_path) == [("test_stories", f"test_{n}", []) for n in ("a_first_one", "second", "third")]
 
 
@@ -102,7 +102,9 @@ def test_a_run_that_stops_at_the_first_failure_has_an_error_for_the_others(tmp_p
     assert play(tmp_path, "raise AssertionError", "-x") == 1
     found = report(tmp_path)
     assert [found[name] for name in NAMES] == [False, False, 3, 2, 1]
-    assert found["reason"] == "stopping after 1 failures; 2 of 3 planned scenarios have a result"
+    assert found["reasons"][-1] == (
+        "The run is not complete: stopping after 1 failures; 2 of 3 planned scenarios have a result."
+    )
     assert cases(tmp_path)[-1] == ("drahealth.run", "complete run", ["error"])
 
 
@@ -116,9 +118,9 @@ def test_a_worker_that_ends_leaves_a_scenario_without_a_result(tmp_path: Path) -
 def test_a_selection_is_not_complete_and_no_error(tmp_path: Path) -> None:
     assert play(tmp_path, "pass", "-k", "second") == 0
     found = report(tmp_path)
-    assert [found[name] for name in (*NAMES, "reason")] == [
+    assert [found[name] for name in (*NAMES, "reasons")] == [
         *(False, False, 1, 1, 0),
-        "1 of 3 scenarios were selected",
+        ["The run is not complete: 1 of 3 scenarios were selected."],
     ]
     assert cases(tmp_path) == [("test_stories", "test_second", [])]
 

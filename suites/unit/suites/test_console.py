@@ -10,7 +10,9 @@ from rich.console import Console
 
 from drahealth.suites.commands.running import Live
 from drahealth.suites.judging.ledger import known_issues
-from drahealth.suites.judging.report import Conditions, Outcome, Result, Run
+from drahealth.suites.report.document import Conditions, Outcome
+from drahealth.suites.report.document import ScenarioResult as Result
+from drahealth.suites.report.run_report import Run
 
 FAILED = Result(
     "test_it_is_so",

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from drahealth.suites.judging.report import Run, report_of, to_json
+from drahealth.suites.report.document import to_json
+from drahealth.suites.report.run_report import Run
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -20,7 +21,7 @@ def test_the_generated_pages_are_up_to_date() -> None:
 
 def test_results_of_an_interrupted_run_are_not_published(tmp_path: Path) -> None:
     run, path = Run("reference", "the reference, profile kep", interrupted=True), tmp_path / "r.json"
-    path.write_text(to_json(report_of(run, ended=None)))
+    path.write_text(to_json(run.report(ended=None)))
     before = (ROOT / "docs" / "results.json").read_bytes()
     words = [sys.executable, str(ROOT / "ci" / "docs" / "generate"), "--results", str(path)]
     checked = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -1,9 +1,6 @@
-"""The verdicts of a check as text, and its report files."""
+"""The verdicts of a check as text for a terminal, and as annotations of GitHub Actions."""
 
-import json
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from xml.etree import ElementTree as ET
 
 from rich.console import Console
 from rich.table import Table
@@ -13,12 +10,10 @@ from drahealth.fakes.program.console import print_line
 from drahealth.fakes.program.usage import as_called
 from drahealth.proto.quoting import printable
 from drahealth.suites.driver_checks.all_checks import CHECKS
-from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.judge import Judgement, by_grade
 from drahealth.suites.driver_checks.output_text import EXITED, without_exits
 from drahealth.suites.driver_checks.summary import Summary
-from drahealth.suites.driver_checks.verdicts import Finding, Verdict
-from drahealth.suites.report.document import Report, plain
+from drahealth.suites.driver_checks.verdicts import Verdict
 
 # The verdicts as text: a table by requirement, and what explains each verdict that is not a pass.
 
@@ -26,6 +21,7 @@ STYLE = {
     Verdict.ERROR: "bold magenta",
     Verdict.FAIL: "bold red",
     Verdict.NOT_TESTED: "yellow",
+    Verdict.KNOWN_ISSUE: "yellow",
     Verdict.WAIVED: "yellow",
     Verdict.STATIC: "cyan",
     Verdict.PASS: "green",
@@ -149,69 +145,7 @@ def _verdict(summary: Summary) -> Text:
     return Text(f"\n{summary.verdict}{reasons}", style=style)
 
 
-# The reports of a check as files: JSON, JUnit XML, and annotations for GitHub Actions. Pure.
-
-
-def to_json(report: Report) -> str:
-    """The report as JSON."""
-    return json.dumps(plain(report), indent=2)
-
-
-def to_junit(summary: Summary, evidence: Evidence) -> str:
-    """The report as JUnit XML: a test case for each requirement. A run that is not complete has an error."""
-    command = "check" if evidence.header.level == "check" else "certify"
-    suite = ET.Element("testsuite", name=f"drahealth {command}")
-    for name, value in (("verdict", summary.verdict), ("drahealth", evidence.header.drahealth)):
-        properties = suite.find("properties")
-        properties = ET.SubElement(suite, "properties") if properties is None else properties
-        ET.SubElement(properties, "property", name=name, value=value)
-    for judgement in summary.judgements:
-        _case(suite, judgement, command)
-    if not evidence.complete:
-        case = ET.SubElement(suite, "testcase", classname=f"drahealth.{command}", name="complete run")
-        ET.SubElement(case, "error", message="the run did not reach its end")
-    suite.set("tests", str(len(suite.findall("testcase"))))
-    for outcome, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(outcome, str(len(suite.findall(f"testcase/{tag}"))))
-    ET.indent(suite)
-    return ET.tostring(suite, encoding="unicode", xml_declaration=True)
-
-
-def _case(suite: ET.Element, judgement: Judgement, command: str) -> None:
-    requirement = judgement.requirement
-    family = requirement.family.replace(" ", "-")
-    case = ET.SubElement(suite, "testcase", classname=f"drahealth.{command}.{family}", name=requirement.id)
-    tag = _TAGS.get(judgement.verdict)
-    if judgement.verdict is Verdict.FAIL and requirement.level != "MUST":
-        tag = "skipped"
-    if tag:
-        problem = ET.SubElement(case, tag, message=_clean(f"{judgement.verdict}: {requirement.sentence}"))
-        problem.text = _clean("\n".join(map(explanation, judgement.findings.values())))
-    if judgement.not_judged:
-        lines = (f"{name} does not apply: {finding.seen}" for name, finding in judgement.not_judged.items())
-        ET.SubElement(case, "system-out").text = _clean("\n".join(lines))
-
-
-_NOT_IN_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd]")
-_TAGS = {
-    Verdict.FAIL: "failure",
-    Verdict.ERROR: "error",
-    Verdict.NOT_TESTED: "error",
-    Verdict.WAIVED: "skipped",
-    Verdict.NOT_APPLICABLE: "skipped",
-    Verdict.STATIC: "skipped",
-}
-
-
-def explanation(finding: Finding) -> str:
-    """A finding in one line."""
-    expected = f"expected {finding.expected}; " if finding.expected else ""
-    return f"{expected}seen: {finding.seen}"
-
-
-def _clean(text: str) -> str:
-    """Text without characters that XML 1.0 does not allow."""
-    return _NOT_IN_XML.sub("?", text)
+# Annotations for GitHub Actions. Pure.
 
 
 def annotations(summary: Summary) -> list[str]:
@@ -220,7 +154,7 @@ def annotations(summary: Summary) -> list[str]:
     for one in summary.judgements:
         if one.verdict in (Verdict.FAIL, Verdict.ERROR, Verdict.NOT_TESTED):
             kind = "error" if one.requirement.level == "MUST" else "warning"
-            found = "; ".join(explanation(f) for f in one.findings.values() if f.verdict is one.verdict)
+            found = "; ".join(f.line for f in one.findings.values() if f.verdict is one.verdict)
             lines.append(f"::{kind} title={one.requirement.id} {one.verdict}::{_escaped(found)}")
     return lines
 

@@ -8,7 +8,8 @@ from drahealth.manager.profile import PROFILES
 from drahealth.proto.events import Event, GrpcCall, ReportReceived
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.evidence import Evidence
-from drahealth.suites.driver_checks.shown_by_releases import ReleaseView, release_lines, shown_by_releases
+from drahealth.suites.report.document import ReleaseView
+from drahealth.suites.report.shown_by_releases import release_lines, shown_by_releases
 from drahealth.suites.unit.driver_checks.edits import INFOS, PREPARES, answering, calls, devices
 from drahealth.suites.unit.driver_checks.healthy_run import DRIVER, INFO, POOL, Edit, cdi, healthy_run, without
 

@@ -1,30 +1,40 @@
-"""Results side by side: one view of the reports of `check`, `certify` and `run`. Pure."""
+"""What the page shows: reports of all kinds as columns of one table, with only text that is safe to print. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import join
+from types import MappingProxyType
 
+from drahealth.proto.history import HistoryFile
 from drahealth.proto.quoting import printable_lines
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.judge import by_grade
-from drahealth.suites.driver_checks.shown_by_releases import ReleaseView, shown_text
 from drahealth.suites.driver_checks.verdicts import Verdict
-from drahealth.suites.report.document import CheckFinding, Report, RequirementResult
+from drahealth.suites.judging.ledger import every_known_issue
+from drahealth.suites.report.document import (
+    CheckedRequirement,
+    CheckFinding,
+    CheckReport,
+    Report,
+    RunReport,
+    ScenarioResult,
+    Tone,
+)
 from drahealth.suites.report.lanes import Group, Lanes, lanes_of
+from drahealth.suites.report.scenario_lanes import scenario_group
+from drahealth.suites.report.shown_by_releases import shown_text
 
-# Results side by side: one view of the reports of `check`, `certify`, and of runs of the kubelet-side scenarios.
-# Pure.
-#
-# A view has only text that is safe to print, and not too long. A template turns it into a page.
+# The columns, and the table of them. A template turns them into a page.
 
 TEXT_LIMIT = 2000
 """Characters of the longest text on a page. The middle of a longer one is left out: the cause is often at its end."""
 REASONS = 20
 """The most reasons of a verdict on a page."""
-LOUD = ("ERROR", "FAIL", "NOT_TESTED", "KNOWN ISSUE", "WAIVED")
-"""The verdicts whose explanation is open, the worst first."""
-ORDER = (*LOUD, "STATIC", "PASS", "NOT_APPLICABLE", "")
+ORDER = (*Verdict, "")
+"""The verdicts, the worst first, and that of a report which does not have the requirement."""
+LOUD = ORDER[: ORDER.index(Verdict.STATIC)]
+"""The verdicts whose explanation is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +104,13 @@ class ScenarioView:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """One result: a column of the page."""
+class Column:
+    """One report: a column of the page."""
 
     name: str
     """Name of the file, or of the command."""
     verdict: str
-    tone: str
-    """good, bad or open: whether the subject met its requirements, failed, or was not judged completely."""
+    tone: Tone
     reasons: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
     """What was tested and how, as names and values."""
@@ -153,7 +162,7 @@ class Section:
     rows: tuple[Row, ...]
 
 
-def sections(results: Sequence[Result]) -> tuple[Section, ...]:
+def sections(results: Sequence[Column]) -> tuple[Section, ...]:
     """The table: requirements on which results differ, then those that are not met, then the others by family."""
     known: dict[str, Requirement] = {}
     for result in results:
@@ -198,7 +207,7 @@ def link(address: str) -> str:
     return shown(address) if address.startswith(("https://", "http://")) else ""
 
 
-# The report of a check or a certification as a result on the page. Pure.
+# The report of a check or a certification as a column. Pure.
 
 RELEASE_ROWS = 80
 """The most rows about releases: twenty devices."""
@@ -208,36 +217,44 @@ _RECORDS = 10
 """The most line numbers of one finding."""
 
 
-def check_result(report: Report, evidence: Evidence | None = None, name: str = "") -> Result:
-    """The report as a result; with its evidence also the lanes."""
+def _requirements(report: Report) -> dict[str, Requirement]:
+    return {
+        one.id: Requirement(
+            *(shown(one.id), one.level, shown(one.family), shown(one.sentence), shown(one.source)), link(one.link)
+        )
+        for one in report.requirements
+    }
+
+
+def check_column(report: CheckReport, evidence: Evidence | None = None, name: str = "") -> Column:
+    """The report as a column; with its evidence also the lanes."""
     problems = (Verdict.FAIL, Verdict.ERROR, Verdict.NOT_TESTED, Verdict.WAIVED)
     verdict, _, scope = report.verdict.partition(", ") if report.certificate else (report.verdict, "", "")
     suspects = (one.seen for each in report.requirements for one in each.findings if one.verdict in problems)
-    return Result(
-        name=shown(name) or f"drahealth {report.run.level}",
+    return Column(
+        name=shown(name) or report.program,
         verdict=shown(verdict),
         scope=shown(scope),
-        tone=tone(report),
+        tone=report.tone,
         reasons=some(report.reasons),
-        facts=(*_facts(report), *([("verdicts", NOT_JUDGED_AGAIN)] if name else ())),
-        requirements={one.id: _requirement(one) for one in report.requirements},
-        cells={one.id: Cell(one.verdict, tuple(_details(one, report.rerun))) for one in report.requirements},
+        facts=(*_facts_of_check(report), *([("verdicts", NOT_JUDGED_AGAIN)] if name else ())),
+        requirements=_requirements(report),
+        cells={one.id: Cell(one.verdict, tuple(_checks(one, report.rerun))) for one in report.requirements},
         lanes=lanes_of(evidence, suspects) if evidence else None,
-        releases=tuple(map(_release, report.releases[:RELEASE_ROWS])),
+        releases=tuple(
+            ReleaseRow(
+                *(shown(one.device), one.release, shown(one.resource_id)),
+                shown(shown_text(one.shown)),
+                tuple(map(shown, one.reasons)),
+            )
+            for one in report.releases[:RELEASE_ROWS]
+        ),
         why_no_lanes="" if evidence else "The lanes over time need the evidence of the run.",
     )
 
 
-def tone(report: Report) -> str:
-    """good only for a run that is complete and whose driver meets its requirements; of a certification: certified."""
-    certified = report.certificate is None or report.certificate.certified
-    if report.exit_code == 0 and report.complete and not report.partial and certified:
-        return "good"
-    return "bad" if report.exit_code == 1 else "open"
-
-
-def _facts(report: Report) -> Iterator[tuple[str, str]]:
-    run = report.run
+def _facts_of_check(report: CheckReport) -> Iterator[tuple[str, str]]:
+    run = report.conditions
     yield "level", run.level
     for family, outcome in report.families.items():
         yield family, shown(outcome)
@@ -258,24 +275,15 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
         yield "evidence", f"sha256 {shown(certificate.evidence_sha256)}"
 
 
-def _release(one: ReleaseView) -> ReleaseRow:
-    reasons = tuple(map(shown, one.reasons))
-    return ReleaseRow(shown(one.device), one.release, shown(one.resource_id), shown(shown_text(one.shown)), reasons)
-
-
-def _requirement(one: RequirementResult) -> Requirement:
-    return Requirement(shown(one.id), one.level, one.family, shown(one.sentence), shown(one.source), link(one.link))
-
-
-def _details(one: RequirementResult, rerun: str) -> Iterator[Detail]:
+def _checks(one: CheckedRequirement, rerun: str) -> Iterator[Detail]:
     command = rerun.replace("REQUIREMENT", one.id) if rerun else ""
     for finding in one.findings:
-        yield _detail(finding, finding.verdict, command)
+        yield _check(finding, finding.verdict, command)
     for remark in one.remarks:
-        yield _detail(remark, "remark by an unproven check", command)
+        yield _check(remark, "remark by an unproven check", command)
 
 
-def _detail(finding: CheckFinding, verdict: str, rerun: str) -> Detail:
+def _check(finding: CheckFinding, verdict: str, rerun: str) -> Detail:
     failed = finding.verdict in (Verdict.FAIL, Verdict.WAIVED)
     lines = ", ".join(map(str, finding.records[:_RECORDS])) + (", ..." if len(finding.records) > _RECORDS else "")
     return Detail(
@@ -288,3 +296,60 @@ def _detail(finding: CheckFinding, verdict: str, rerun: str) -> Detail:
         grade=finding.grade,
         rerun=shown(rerun) if failed or finding.verdict is Verdict.ERROR else "",
     )
+
+
+# The report of a run of scenarios as a column. Pure.
+
+_SCENARIOS = 10
+"""The most scenarios of one requirement."""
+
+
+def run_column(
+    report: RunReport, name: str = "", histories: Mapping[str, HistoryFile] = MappingProxyType({})
+) -> Column:
+    """The report as a column. `histories` are those of its scenarios, by key."""
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in report.counts.items())
+    about = report.conditions
+    facts = {
+        "target": report.subject,
+        "health API": report.health_api or "v1 and v1alpha1, as advertised",
+        "started": about.started,
+        "drahealth": about.versions.get("drahealth", ""),
+        "machine": " ".join(about.host.get(key, "") for key in ("system", "release", "machine")).strip(),
+        "commit": about.revision or "",
+    }
+    why_no_lanes = "The histories that the report names are not there."
+    if not any(one.history_file for one in report.scenarios):
+        why_no_lanes = (
+            "The lanes over time need the histories of the run: `drahealth run --report FILE --histories DIR`."
+        )
+    return Column(
+        name=shown(name) or report.program,
+        verdict=shown(report.verdict),
+        tone=report.tone,
+        reasons=(*([f"Scenarios: {counts}."] if counts else []), *some(report.reasons)),
+        facts=tuple((name, shown(value)) for name, value in facts.items() if value),
+        requirements=_requirements(report),
+        cells={one.id: Cell(one.verdict, _scenarios(one.id, report.scenarios)) for one in report.requirements},
+        scenarios={
+            one.key: ScenarioView(
+                shown(one.title), one.outcome, scenario_group(histories[one.key]) if one.key in histories else None
+            )
+            for one in report.scenarios
+        },
+        why_no_lanes=why_no_lanes,
+    )
+
+
+def _scenarios(id_: str, scenarios: tuple[ScenarioResult, ...]) -> tuple[Detail, ...]:
+    """The scenarios that decide the verdict: the broken ones, otherwise all that judge the requirement."""
+    broken = [one for one in scenarios if id_ in one.broken]
+    found = broken or [one for one in scenarios if id_ in (*one.requirements, *one.beyond)]
+    more = [Detail("scenarios", "", f"and {len(found) - _SCENARIOS} more")] if len(found) > _SCENARIOS else []
+    known = {issue.id: issue.what for issue in every_known_issue()}
+    details = []
+    for one in found[:_SCENARIOS]:
+        issues = (f"{name}: {known.get(name, 'unknown to this release')}" for name in one.known_issues)
+        text = one.problem or one.reason or "; ".join((*issues, *one.notes))
+        details.append(Detail(f"scenario {shown(one.title)}", one.outcome, shown(text), rerun=shown(one.rerun)))
+    return (*details, *more)

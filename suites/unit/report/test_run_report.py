@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from drahealth.suites.judging.ledger import requirements
-from drahealth.suites.judging.report import Outcome, Result, Run
+from drahealth.suites.report.document import Outcome
+from drahealth.suites.report.document import ScenarioResult as Result
+from drahealth.suites.report.run_report import Run
 
 INVARIANTS = {name for name, entry in requirements().items() if entry.judged == "invariant"}
 

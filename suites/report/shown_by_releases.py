@@ -1,7 +1,6 @@
 """What kubelets of Kubernetes 1.34 to 1.37 show of the devices of a driver, from its evidence. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from drahealth.manager.cache import HealthCache
@@ -26,22 +25,13 @@ from drahealth.suites.driver_checks.device_plugins.observed import plugin_pod_ru
 from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US, Evidence, Observation
 from drahealth.suites.driver_checks.observed import Device, claim_calls, get_info, text, texts
 from drahealth.suites.driver_checks.observed_health import Stream, is_served, served_apis, streams
+from drahealth.suites.report.document import ReleaseView, Seen
 
 # Replays recorded reports as a kubelet of one release reads them. Pure.
 
 _USE = ClaimUse("claim", "claim", listed=True)
 _MOMENT = 1e-6
 """Seconds before a report: what was shown until then may have expired."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What a Pod status shows of a device from a time on."""
-
-    at: float
-    """Seconds since the start of the run."""
-    health: Health
-    message: str = ""
 
 
 def replay(
@@ -103,22 +93,6 @@ def changes(shown: Iterable[Seen]) -> Iterator[Seen]:
 
 GATED = ("1.34", "1.35")
 """Releases whose feature gate ResourceHealthStatus is off by default (facts, section 0)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseView:
-    """What a Pod status of one release shows of one device."""
-
-    release: str
-    """The Kubernetes minor, such as 1.37."""
-    device: str
-    """Pool and name of the device; resource and ID of a device of a device plugin."""
-    resource_id: str
-    """What names the device in the Pod status."""
-    shown: tuple[Seen, ...]
-    """What the status shows over time: an entry for each change."""
-    reasons: tuple[str, ...]
-    """The reasons why the status differs from the reports of the driver, one phrase each."""
 
 
 # What releases show of devices, as text. Pure.

@@ -5,7 +5,8 @@ import pytest
 from drahealth.manager.profile import PROFILES
 from drahealth.proto.events import GrpcCall, ListReceived, StreamClosed
 from drahealth.proto.values import Health, PluginDevice
-from drahealth.suites.driver_checks.shown_by_releases import ReleaseView, shown_by_releases
+from drahealth.suites.report.document import ReleaseView
+from drahealth.suites.report.shown_by_releases import shown_by_releases
 from drahealth.suites.unit.driver_checks.healthy_plugin_run import PATH, RESOURCE, A, Edit, plugin_run
 from drahealth.suites.unit.driver_checks.plugin_edits import lists, without
 

@@ -7,13 +7,19 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from drahealth.proto.events import Event, ExperimentEnded, ListReceived, SocketsListed
-from drahealth.suites.commands.check_output import to_json, to_junit
-from drahealth.suites.driver_checks.certificate import ledger_sha256, subject_name
 from drahealth.suites.driver_checks.evidence import Evidence
-from drahealth.suites.driver_checks.summary import Waiver
-from drahealth.suites.driver_checks.verdicts import Verdict, requirements
-from drahealth.suites.report.comparison import differences, exit_code_beside, new_findings
-from drahealth.suites.report.document import parse_report
+from drahealth.suites.driver_checks.verdicts import Verdict, Waiver, requirements
+from drahealth.suites.report.check_report import (
+    Difference,
+    differences,
+    exit_code_beside,
+    ledger_sha256,
+    new_findings,
+    subject_name,
+)
+from drahealth.suites.report.document import CheckReport, ScenarioResult, parse_report, to_json
+from drahealth.suites.report.junit import to_junit
+from drahealth.suites.report.run_report import Run
 from drahealth.suites.unit.driver_checks.certificates import TODAY, certified, core_run
 from drahealth.suites.unit.driver_checks.healthy_plugin_run import plugin_run
 
@@ -34,7 +40,7 @@ def waiver(until: date = TOMORROW) -> Waiver:
 
 
 def test_junit_file_names_the_command() -> None:
-    suite = ET.fromstring(to_junit(certified(core_run())[0], core_run()))
+    (suite,) = ET.fromstring(to_junit(certified(core_run())[1]))
     assert (suite.get("name"), suite[1].get("classname")) == ("drahealth certify", "drahealth.certify.plugin-contract")
 
 
@@ -111,7 +117,9 @@ def test_verdict_names_the_workload_of_a_driver_in_a_cluster() -> None:
     evidence = replace(run, header=replace(run.header, command=(), workload="DaemonSet gpus/driver"))
     summary, report = certified(evidence)
     assert "driver in a cluster (DaemonSet gpus/driver)" in report.verdict
-    assert (summary.running, parse_report(to_json(report).encode()).run.workload) == (False, "DaemonSet gpus/driver")
+    read = parse_report(to_json(report).encode())
+    assert isinstance(read, CheckReport)
+    assert (summary.running, read.conditions.workload) == (False, "DaemonSet gpus/driver")
     findings = {name: one for judgement in summary.judgements for name, one in judgement.findings.items()}
     assert findings["children-end-with-the-driver"].verdict is Verdict.NOT_APPLICABLE
 
@@ -136,8 +144,8 @@ def test_edited_verdict_is_the_only_difference() -> None:
 
 def test_reports_of_two_runs_differ_in_settings_and_verdicts() -> None:
     first, second = certified(core_run())[1], certified(core_run(leave_sockets))[1]
-    second = replace(second, run=replace(second.run, api_server="real", started="later"))
-    assert [one.where for one in differences(first, second)] == ["run.api_server", "PLUGIN-18"]
+    second = replace(second, conditions=replace(second.conditions, api_server="real", started="later"))
+    assert [one.where for one in differences(first, second)] == ["conditions.api_server", "PLUGIN-18"]
 
 
 def test_baseline_accepts_its_own_findings_only() -> None:
@@ -167,3 +175,15 @@ def test_certificate_names_changes_that_the_driver_made_by_itself() -> None:
     _, report = certified(core_run())
     assert report.verdict.split(", ")[3] == "no faults (changes of health observed)"
     assert report.abilities["changes of health"] == "observed"
+
+
+def test_reports_of_two_runs_of_scenarios_differ_in_verdicts_and_outcomes() -> None:
+    first, second = (Run("reference", "the reference") for _ in range(2))
+    met = ScenarioResult("test_a", "a", ("STATUS-01",), "passed", 1)
+    first.results.append(met)
+    second.results.append(replace(met, outcome="failed", broken=("STATUS-01",), seconds=2))
+    found = differences(first.report(ended=None), second.report(ended=None))
+    assert [one for one in found if one.where in ("STATUS-01", "test_a")] == [
+        Difference("STATUS-01", "PASS", "FAIL"),
+        Difference("test_a", "passed", "failed"),
+    ]

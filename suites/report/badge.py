@@ -1,0 +1,25 @@
+"""The badge: a small SVG picture with the verdict on a driver. Pure."""
+
+from drahealth.proto.quoting import one_line
+from drahealth.suites.report.document import CheckReport
+from drahealth.suites.report.page import render
+
+COLORS = {"good": "#116329", "bad": "#a40e26", "open": "#57606a"}
+"""The background of the verdict by tone. White text on it has a contrast of at least 6:1."""
+_LIMIT = 60
+"""Characters of the longest verdict."""
+_TITLE = 500
+"""Characters of the longest title."""
+_WIDTH = 7
+"""Pixels of a character."""
+
+
+def badge(report: CheckReport) -> str:
+    """The badge of a run: green only if it is complete and the driver meets all MUSTs of its level."""
+    label, verdict = report.program, report.verdict
+    if report.certificate:
+        verdict = "certified" if report.certificate.certified else "not certified"
+    verdict = one_line(verdict, _LIMIT)
+    left, right = (_WIDTH * len(text) + 10 for text in (label, verdict))
+    color, title = COLORS[report.tone], f"{label}: {one_line(report.verdict, _TITLE)}"
+    return render("badge.svg.jinja", label=label, verdict=verdict, title=title, color=color, left=left, right=right)
