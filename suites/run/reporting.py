@@ -26,7 +26,6 @@ from drahealth.suites.judging.ledger import Quote, quotes, requirements
 from drahealth.suites.judging.status_content import STEP_FAILED, StepFailed, Violation
 from drahealth.suites.output_paths import check_histories_folder, check_output_file
 from drahealth.suites.report.document import Outcome, ScenarioResult
-from drahealth.suites.report.junit import JUnit
 from drahealth.suites.run.longest_first import distribute_evenly, sort_longest_first
 from drahealth.suites.run.options import run_of
 from drahealth.suites.run.report_file import Completeness, ReportFile
@@ -63,8 +62,11 @@ class Reporting:
         self.run = run_of(self._session.options, config)
         self._completeness = Completeness(self.run, config)
         config.pluginmanager.register(self._completeness, "drahealth-completeness")
-        if junit := JUnit.of(config, self.run):
-            config.pluginmanager.register(junit, "drahealth-junit")
+        if config.getoption("xmlpath", None):
+            from drahealth.suites.report.junit import JUnit
+
+            if junit := JUnit.of(config, self.run):
+                config.pluginmanager.register(junit, "drahealth-junit")
         distribute_evenly(config)
         if (path := config.getoption("drahealth_report")) and not hasattr(config, "workerinput"):
             config.pluginmanager.register(ReportFile(Path(path), self.run), "drahealth-report-file")
