@@ -7,11 +7,15 @@ import json
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import typer
+
+from drahealth.fakes.control.commands.definition import Command, Kind, Subject
+from drahealth.fakes.control.commands.registry import defined, with_subcommand
 from drahealth.fakes.control.socket_path import VARIABLE
 from drahealth.fakes.program.errors import CommandError
 from drahealth.proto.quoting import one_line
@@ -137,3 +141,45 @@ def _unreachable(path: Path, error: OSError) -> CommandError:
     if isinstance(error, PermissionError):
         return CommandError(f"only the owner of {where} can use it; run as that user", 3)
     return CommandError(f"{where} cannot be connected to: {error.strerror or error}; {start}", 3)
+
+
+# The driver or device plugin that a subcommand is for.
+
+
+class Driver:
+    """The driver or device plugin at the other end of a connection."""
+
+    def __init__(self, connection: Connection, described: dict[str, Any]) -> None:
+        self.connection = connection
+        self.described = described
+        self.name: str = described["name"]
+        self.subject: Subject = described.get("kind", "driver")
+
+    @property
+    def is_plugin(self) -> bool:
+        return self.subject == "device-plugin"
+
+    @property
+    def words(self) -> str:
+        """What it is and its name, such as `driver gpu.example.com`."""
+        return f"{self.subject.replace('-', ' ')} {self.name}"
+
+    def do(self, command: Command[Any]) -> Any:
+        """Does the command; returns its reply as plain data. Raises CommandError."""
+        timed = [argument.name for argument in command.definition.arguments if argument.kind is Kind.DURATION]
+        self.connection.extend_timeout(sum(getattr(command, name) for name in timed))
+        return self.connection.call(command.verb, self.described["driver"], **command.stated())
+
+
+@contextmanager
+def driver_of(context: typer.Context) -> Iterator[Driver]:
+    """The one that the options name, for as long as it is entered. Raises CommandError, also where that is a device
+    plugin without this subcommand."""
+    path, name = context.obj
+    subcommand = context.command_path.partition(" ctl ")[2]  # such as `inject`, or `stream drop`
+    with Connection(path) as connection:
+        driver = Driver(connection, connection.call("use", name=name))
+        if subcommand != "set" and driver.subject not in with_subcommand(subcommand):
+            has = [*(known.ctl for known in defined(driver.subject) if known.ctl), "set"]
+            raise CommandError(f"{driver.words} has no `{subcommand}`; it has {', '.join(has)}")
+        yield driver

@@ -11,8 +11,7 @@ from drahealth.fakes.control.commands.definition import Command
 from drahealth.fakes.control.commands.devices import DEVICE
 from drahealth.fakes.control.commands.streams import SetHeartbeat
 from drahealth.fakes.control.commands.without_subcommand import Remove, Restore, SetHealth, SetListedHealth
-from drahealth.fakes.ctl.connection import Connection
-from drahealth.fakes.ctl.driver import Driver, driver_of
+from drahealth.fakes.ctl.connection import Connection, Driver, driver_of
 from drahealth.fakes.program.errors import CommandError
 from drahealth.proto.quoting import printable
 from drahealth.proto.values import Health

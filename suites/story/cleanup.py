@@ -13,8 +13,7 @@ from drahealth.suites.judging.histories import devices_in, is_of_kubelet, one_si
 from drahealth.suites.judging.ledger import KnownIssue, known_issues
 from drahealth.suites.judging.status_content import STEP_FAILED, Device, DevicesByName, Sought, Violation, by_name
 from drahealth.suites.story.hardware import DevicePlugin, Driver
-from drahealth.suites.story.history import History
-from drahealth.suites.story.pod_watch import ScenarioWatch
+from drahealth.suites.story.history import History, ScenarioWatch
 from drahealth.suites.targets.target import Target
 
 # Cleanup after a story: delete all its objects in reverse order, even if a deletion fails.

@@ -25,8 +25,7 @@ from drahealth.suites.story.claims import Claim, Claims, PodUses, Used, pod_mani
 from drahealth.suites.story.cleanup import Cleanup, HistoryChecks, RequirementChecks
 from drahealth.suites.story.disruptions import Disruptions
 from drahealth.suites.story.hardware import DevicePlugin, Driver, Gpu, PluginGpu
-from drahealth.suites.story.history import STORY_LIMIT, are_received, time_limit
-from drahealth.suites.story.pod_watch import ScenarioWatch
+from drahealth.suites.story.history import STORY_LIMIT, ScenarioWatch, are_received, time_limit
 from drahealth.suites.story.workload import Pod, ReplicaSet, replica_set_manifest
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.target import BELONGS, Target, Window

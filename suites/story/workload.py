@@ -19,7 +19,7 @@ from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
 from drahealth.suites.judging.status_content import Sought
 from drahealth.suites.story.claims import Claim, Claims, PodUses
 from drahealth.suites.story.hardware import DevicePlugin, Driver, Gpu, PluginGpu, ResourceRequest, StoryNode
-from drahealth.suites.story.pod_watch import devices_held
+from drahealth.suites.story.history import devices_held
 from drahealth.suites.targets.target import Window
 
 # The parts of a pod whose status has health entries: its containers of any kind, and the pod itself.

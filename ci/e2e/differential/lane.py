@@ -17,8 +17,7 @@ from drahealth.proto.events import Event, MalformedReceived, ReportReceived, Sta
 from drahealth.proto.values import Health
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.story import manifests
-from drahealth.suites.story.history import History
-from drahealth.suites.story.pod_watch import ScenarioWatch
+from drahealth.suites.story.history import History, ScenarioWatch
 from drahealth.suites.targets.target import BELONGS, Target
 
 # The observations of a play: the pod statuses at each moment, and the times of the moments.

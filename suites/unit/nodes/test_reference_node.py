@@ -8,7 +8,7 @@ import pytest
 from drahealth.fakes import PODS, SLICES, FakeDevicePlugin, FakeDriver, KubeClient
 from drahealth.proto import Health, ResourceHealth
 from drahealth.suites import ConfigurationError, Node, ReferenceNode
-from drahealth.suites.nodes.device_supply import until_enough
+from drahealth.suites.nodes.node import until_enough
 from drahealth.suites.unit.expected_errors import api_error
 from drahealth.suites.unit.nodes.leftovers import leftovers
 

@@ -7,7 +7,7 @@ import pytest
 from drahealth.proto.events import DevicesHeld, HeldDevice, HeldResource
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus
 from drahealth.suites.judging import status_content
-from drahealth.suites.story.pod_watch import devices_held
+from drahealth.suites.story.history import devices_held
 from drahealth.suites.unit.suites.histories import DEVICES, DRIVER, POOL, container, entry, history, pod, resource
 
 RESOURCE = "example.com/gpu"

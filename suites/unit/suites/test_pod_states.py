@@ -7,7 +7,7 @@ import pytest
 
 from drahealth.proto.events import ContainerRun, Event, GateSet, PodRewritten, PodStateSeen, Stopped
 from drahealth.suites.judging import invariants
-from drahealth.suites.story.pod_watch import is_rewritten, state_seen
+from drahealth.suites.story.history import is_rewritten, state_seen
 from drahealth.suites.unit.suites.histories import history
 
 RUNS = ContainerRun("main", "regular", "running", "a", 0, ready=True, started=True)

@@ -5,8 +5,7 @@ import asyncio
 from drahealth.fakes.cluster.api import NAMESPACES, PODS
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.proto.events import StatusSeen
-from drahealth.suites.story.history import History
-from drahealth.suites.story.pod_watch import ScenarioWatch
+from drahealth.suites.story.history import History, ScenarioWatch
 
 POD = {
     "apiVersion": "v1",
