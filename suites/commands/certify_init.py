@@ -1,6 +1,7 @@
 """`drahealth certify --init` and `--plan`: a commented driver profile, and what a run would judge."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +25,14 @@ from drahealth.suites.driver_checks.experiments import Experiment
 from drahealth.suites.driver_checks.profile.faults import FAULTS_LIMIT
 from drahealth.suites.driver_checks.profile.model import RunningDriver
 from drahealth.suites.driver_checks.profile.starting import STARTING_PROFILES, driver_profile, starting_profile
-from drahealth.suites.driver_checks.sandbox.declared import Sandbox
-from drahealth.suites.driver_checks.sandbox.running import trial
 from drahealth.suites.driver_checks.scripted_kubelet import Found, registrar
 from drahealth.suites.driver_checks.subject.places import check_placeholders
+from drahealth.suites.driver_checks.subject.sandbox import Sandbox
 from drahealth.suites.driver_checks.verdicts import DriverRequirement, requirements
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.output_paths import check_output_file
+from drahealth.suites.processes.mounts import MountPlan
+from drahealth.suites.processes.sandbox import sandbox
 
 # What a running driver says of itself: GetInfo, and its ResourceSlices.
 
@@ -197,11 +199,17 @@ def sandbox_line(declared: Sandbox) -> str:
     """Whether this machine allows the sandbox. Makes one, and ends it."""
     with TemporaryDirectory(prefix="dra-") as folder:
         try:
-            namespaces = asyncio.run(trial(declared, Path(folder)))
+            namespaces = asyncio.run(_namespaces_of(declared, Path(folder)))
         except HarnessError as error:
             return f"sandbox: not possible here: {error}"
     private = ", ".join(declared.private_directories) or "none"
     return f"sandbox: possible here; namespaces: {', '.join(namespaces)}; private directories: {private}"
+
+
+async def _namespaces_of(declared: Sandbox, folder: Path) -> Sequence[str]:
+    plan = MountPlan(dict.fromkeys(declared.private_directories, str(folder)), needed=(str(folder),))
+    async with sandbox(declared.ways(root=os.geteuid() == 0), plan) as running:
+        return running.namespaces
 
 
 def _left_out(run: DriverRun, experiment: Experiment) -> str:

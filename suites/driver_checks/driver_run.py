@@ -18,8 +18,8 @@ from drahealth.suites.driver_checks.experiments import (
 )
 from drahealth.suites.driver_checks.profile.faults import Fault, TellBackend, lasting
 from drahealth.suites.driver_checks.profile.model import DriverProfile
-from drahealth.suites.driver_checks.sandbox.declared import Sandbox, Volume
 from drahealth.suites.driver_checks.subject.driver_pod import InCluster
+from drahealth.suites.driver_checks.subject.sandbox import Sandbox, Volume
 from drahealth.suites.driver_checks.verdicts import Level, includes
 from drahealth.suites.errors import ConfigurationError
 

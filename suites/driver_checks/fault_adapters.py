@@ -32,9 +32,9 @@ from drahealth.suites.driver_checks.profile.faults import (
     WriteFile,
 )
 from drahealth.suites.driver_checks.subject.places import filled
-from drahealth.suites.driver_checks.subject.process import DriverProcess
 from drahealth.suites.driver_checks.subject.subject import ActionFailed, Surroundings
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.processes.child import Child
 
 # Adapters of files. Nothing here waits: a FIFO without a reader is an error.
 
@@ -185,14 +185,14 @@ class Backend:
         self._name = script.name
         self._around = around
         self._clock = around.clock
-        self._process: DriverProcess | None = None
+        self._process: Child | None = None
         self._answers = asyncio.Queue[str]()
 
     async def start(self) -> None:
         """Starts it, and waits until it is ready. Raises ActionFailed."""
         answers = self._answers = asyncio.Queue[str]()
         try:
-            self._process = await DriverProcess.start(
+            self._process = await Child.start(
                 self._argv,
                 environment_of_others(),
                 self._around.folder,
@@ -208,7 +208,7 @@ class Backend:
         """Sends a command, and waits for the answer. Raises ActionFailed."""
         if self._process is None or not self._process.running:
             raise ActionFailed(f"{self._name} is not running{self._output_text()}")
-        self._process.write(line)
+        self._process.write(line.encode() + b"\n")
         answer = await self._answer(limit, "done", "failed")
         if not answer.startswith("done"):
             raise ActionFailed(f"{self._name} answered {answer!r}")
@@ -341,9 +341,7 @@ class FaultAdapters:
     async def _run(self, command: Sequence[str]) -> None:
         """Runs a program to its end; kills it and its descendants if that is cancelled."""
         try:
-            process = await DriverProcess.start(
-                command, environment_of_others(), self._folder, entry=self._around.entry
-            )
+            process = await Child.start(command, environment_of_others(), self._folder, entry=self._around.entry)
         except ConfigurationError as error:
             raise ActionFailed(str(error)) from None
         try:

@@ -20,11 +20,11 @@ from drahealth.proto.values import ClaimRef
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable, Unavailable
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device, answered, at, mapping, sequence, text, texts
-from drahealth.suites.driver_checks.sandbox.declared import KUBELET_DIR
-from drahealth.suites.driver_checks.sandbox.running import RunningSandbox
 from drahealth.suites.driver_checks.subject.gateway import Gateway, create_objects
 from drahealth.suites.driver_checks.subject.places import Places
+from drahealth.suites.driver_checks.subject.sandbox import KUBELET_DIR
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.processes.sandbox import RunningSandbox
 from drahealth.suites.targets.kind.node_control import enabled
 from drahealth.suites.targets.kubelet.target import KubeletTarget
 

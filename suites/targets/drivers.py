@@ -1,9 +1,11 @@
 """The fake drivers of a target: in this process, or in another one behind the same control surface."""
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from drahealth.fakes.cluster.api import ListWatch
@@ -14,6 +16,7 @@ from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event, Record
+from drahealth.suites.processes.child import Child
 
 _PATIENCE = 10.0
 """Seconds that the process of the drivers may take to exit after its input is closed."""
@@ -74,34 +77,43 @@ class RemoteDrivers:
 class ProcessDrivers(RemoteDrivers):
     """Drivers in a child process, which gets commands over pipes and exits with this process."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: Child, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
         self._process = process
+        self._streams = streams
         super().__init__(RemoteHost(self._connect))
 
     @classmethod
     async def spawn(cls, kubeconfig: Path, *, jumping: bool) -> "ProcessDrivers":
         """Starts the process."""
         program = [sys.executable, "-m", "drahealth.fakes.serve.session_process", "--kubeconfig", str(kubeconfig)]
-        pipe = asyncio.subprocess.PIPE
-        return cls(
-            await asyncio.create_subprocess_exec(
-                *program, *(["--jumping-clock"] if jumping else []), stdin=pipe, stdout=pipe, limit=LINE_LIMIT
+        theirs, commands = os.pipe()
+        answers, ours = os.pipe()
+        reader = asyncio.StreamReader(LINE_LIMIT)
+        unread = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+        loop = asyncio.get_running_loop()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(answers, "rb", 0))
+        transport, _ = await loop.connect_write_pipe(lambda: unread, os.fdopen(commands, "wb", 0))
+        try:
+            process = await Child.start(
+                [*program, *(["--jumping-clock"] if jumping else [])], os.environ, stdin=theirs, stdout=ours, stderr=2
             )
-        )
+        except BaseException:
+            transport.close()
+            raise
+        finally:
+            os.close(theirs)
+            os.close(ours)
+        return cls(process, (reader, asyncio.StreamWriter(transport, unread, reader, loop)))
 
     async def close(self) -> None:
         """Ends the process."""
         await super().close()
-        try:
-            await asyncio.wait_for(self._process.wait(), _PATIENCE)
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._process.exited(), _PATIENCE)
+        await self._process.close()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        assert self._process.stdin
-        assert self._process.stdout
-        return self._process.stdout, self._process.stdin
+        return self._streams
 
 
 Drivers = InlineDrivers | RemoteDrivers

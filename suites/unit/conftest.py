@@ -12,7 +12,8 @@ from hypothesis import settings
 from drahealth.fakes.cluster.api_server.http import HttpApi
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets import namespaces
+from drahealth.suites.processes import sandbox as namespaces
+from drahealth.suites.processes.mounts import Namespace
 
 settings.register_profile("drahealth", deadline=None)  # a machine that is busy makes an example slow, not wrong
 settings.load_profile("drahealth")
@@ -59,7 +60,7 @@ def user_namespaces() -> None:
     _skip_without([namespaces.WITH_USER])
 
 
-def _skip_without(ways: Sequence[Sequence[str]]) -> None:
+def _skip_without(ways: Sequence[Sequence[Namespace]]) -> None:
     """Skips, with the reason, on a machine that allows none of these namespaces or lacks unshare(1)."""
     try:
         refusals = [namespaces.refusal(options) for options in ways]

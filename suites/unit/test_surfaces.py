@@ -18,7 +18,7 @@ LISTED = {
     "fakes/sockets.py": "sockets of fake drivers",
     "manager/registration.py": "sockets of the reference",
     "suites/driver_checks/mutants/backend.py": "sockets of a driver under test",
-    "suites/driver_checks/sandbox/mounting.py": "proxy between a driver under test and its API server",
+    "suites/processes/keeper.py": "proxy between a driver under test and its API server",
     "suites/driver_checks/subject/gateway.py": "proxy between a driver under test and its API server",
     "suites/targets/kubelet/node/processes.py": "kube-apiserver",
 }

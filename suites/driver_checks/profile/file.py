@@ -42,9 +42,9 @@ from drahealth.suites.driver_checks.profile.model import (
     Helper,
     SandboxSection,
 )
-from drahealth.suites.driver_checks.sandbox.declared import SERVICE_ACCOUNT_DIR, Volume
 from drahealth.suites.driver_checks.subject.driver_pod import InCluster, namespace_of
 from drahealth.suites.driver_checks.subject.places import NAMES, placeholders_in
+from drahealth.suites.driver_checks.subject.sandbox import SERVICE_ACCOUNT_DIR, Volume
 
 PODS_MARGIN = 30.0
 """Seconds beyond the grace of a Pod in which a cluster ends it."""

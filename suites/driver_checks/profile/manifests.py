@@ -15,7 +15,7 @@ from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, Object, is_of_k
 from drahealth.fakes.cluster.api_server.served_kinds import SERVED, kinds_in
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.user_files import Document, Place, documents, read, validated
-from drahealth.suites.driver_checks.sandbox.declared import Volume, check_private
+from drahealth.suites.driver_checks.subject.sandbox import Volume, check_private
 
 # Claims, and the objects that they need. The models have what drahealth needs to allocate a claim; the API server
 # checks the rest. Source: resource.k8s.io/v1.

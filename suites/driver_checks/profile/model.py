@@ -20,9 +20,10 @@ from drahealth.suites.driver_checks.profile.values import (
     Text,
     Variables,
 )
-from drahealth.suites.driver_checks.sandbox.declared import NAMESPACES, Namespace
 from drahealth.suites.driver_checks.subject.places import placeholders_in
+from drahealth.suites.driver_checks.subject.sandbox import NAMESPACES
 from drahealth.suites.driver_checks.verdicts import SubjectKind
+from drahealth.suites.processes.mounts import Namespace
 
 FORMAT: Literal["driver-profile/v1"] = "driver-profile/v1"
 GRACE = 10.0

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, V
 
 from drahealth.fakes.durations import Duration
 from drahealth.fakes.inventory.file import check_driver_name
-from drahealth.suites.driver_checks.sandbox.declared import check_private
+from drahealth.suites.driver_checks.subject.sandbox import check_private
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.versions import parse_version
 

@@ -29,8 +29,8 @@ from drahealth.proto.clock import Clock
 from drahealth.suites.driver_checks.output_text import output_text
 from drahealth.suites.driver_checks.profile.model import ClusterSection
 from drahealth.suites.driver_checks.subject.places import Places
-from drahealth.suites.driver_checks.subject.process import OUTPUT_LINES, KeptOutput
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.processes.child import OUTPUT_LINES, KeptOutput
 from drahealth.suites.targets.run_directory import is_unlocked
 
 # The object with a driver's Pod, as drahealth creates it in a cluster: on one node, and with labels. Pure.

@@ -20,9 +20,9 @@ from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
 from drahealth.fakes.cluster.api_server.request_reading import BODY_LIMIT
 from drahealth.fakes.program.private_files import replace_file
 from drahealth.fakes.waiting import poll
-from drahealth.suites.driver_checks.sandbox.mounting import bound
 from drahealth.suites.driver_checks.subject.places import Places, filled
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.processes.keeper import bound
 
 # The way from a driver to its API server: a proxy on loopback that can be down, and can hold back reads of a claim.
 #

@@ -17,14 +17,14 @@ from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event
 from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.experiments import Process
-from drahealth.suites.driver_checks.sandbox.running import RunningSandbox, sandbox
 from drahealth.suites.driver_checks.subject.cluster import Cluster, cluster
 from drahealth.suites.driver_checks.subject.driver_pod import PROCESS_LABEL, RUN_LABEL, DriverPod, InCluster
 from drahealth.suites.driver_checks.subject.gateway import Bind, Gateway, bound_here, create_objects, with_placeholders
-from drahealth.suites.driver_checks.subject.places import Places, private_folders, private_places
-from drahealth.suites.driver_checks.subject.process import HelperProcess, Helpers
+from drahealth.suites.driver_checks.subject.helper_process import HelperProcess, Helpers
+from drahealth.suites.driver_checks.subject.places import Places, private_places, sandboxed
 from drahealth.suites.driver_checks.subject.subject import AdaptersOf, KubeletSetup, Subject, Surroundings
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.processes.sandbox import RunningSandbox
 from drahealth.suites.targets.api_servers.options import DEFAULT_KUBERNETES, ApiServerKind
 from drahealth.suites.targets.api_servers.server import ApiServerProcess
 from drahealth.suites.targets.api_servers.serving import api_server
@@ -174,7 +174,7 @@ async def _started(
     places = _places(run, root, kubeconfig, node)
     running = None
     if declared := run.sandbox:
-        running = await stack.enter_async_context(sandbox(declared, private_folders(declared, root), [root]))
+        running = await stack.enter_async_context(sandboxed(declared, root))
     is_real, release = run.profile.api_server_kind == "real", run.profile.api_server.kubernetes
     profile = profile_of(release or DEFAULT_KUBERNETES) if is_real else KEP
     if kubeconfig and label not in _WITH_KUBELET:

@@ -4,15 +4,17 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
 from drahealth.fakes.cluster.api_server.http import LOOPBACK
 from drahealth.fakes.hints import near
-from drahealth.suites.driver_checks.sandbox.declared import CDI_DIR, CDI_DIRS, KUBELET_DIR, SERVICE_ACCOUNT_DIR, Sandbox
+from drahealth.suites.driver_checks.subject.sandbox import CDI_DIR, CDI_DIRS, KUBELET_DIR, SERVICE_ACCOUNT_DIR, Sandbox
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.processes.mounts import MountPlan
+from drahealth.suites.processes.sandbox import RunningSandbox, sandbox
 from drahealth.suites.targets.api_servers.server import port_in
 
 # Socket files below a directory.
@@ -217,6 +219,12 @@ def private_folders(declared: Sandbox, root: Path) -> Mapping[str, Path]:
         if volume.source and volume.source != volume.path:
             found[_real(volume.path)] = _of_node(Path(_real(volume.source)), own)
     return found
+
+
+def sandboxed(declared: Sandbox, root: Path) -> AbstractAsyncContextManager[RunningSandbox]:
+    """The sandbox with the private directories of a run. Raises as `processes.sandbox`."""
+    folders = {inside: str(folder) for inside, folder in private_folders(declared, root).items()}
+    return sandbox(declared.ways(root=os.geteuid() == 0), MountPlan(folders, needed=(str(root),)))
 
 
 def _of_node(source: Path, own: Mapping[str, Path]) -> Path:

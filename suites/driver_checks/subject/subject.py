@@ -27,11 +27,12 @@ from drahealth.proto.package import environment_of_others
 from drahealth.suites.driver_checks.experiments import Incomplete, Process
 from drahealth.suites.driver_checks.output_text import exit_text
 from drahealth.suites.driver_checks.profile.faults import Action, Fault
-from drahealth.suites.driver_checks.sandbox.running import RunningSandbox
 from drahealth.suites.driver_checks.subject.driver_pod import KILLED, DriverPod
 from drahealth.suites.driver_checks.subject.gateway import Gateway
+from drahealth.suites.driver_checks.subject.helper_process import Helpers
 from drahealth.suites.driver_checks.subject.places import Places, filled, placeholders_in, socket_files
-from drahealth.suites.driver_checks.subject.process import DriverProcess, Helpers
+from drahealth.suites.processes.child import Child
+from drahealth.suites.processes.sandbox import RunningSandbox
 from drahealth.suites.targets.api_servers.server import ApiServerProcess
 
 # What experiments need of fault adapters. `fault_adapters` has the adapters.
@@ -181,7 +182,7 @@ class Subject:
         drivers on its node."""
         self.others = frozenset[Socket]()
         """Registration sockets of other drivers on the node of a driver in a Pod."""
-        self._process: DriverProcess | DriverPod | None = None
+        self._process: Child | DriverPod | None = None
         self._exit: asyncio.Task[ProcessExited] | None = None
         self._children: asyncio.Task[None] | None = None
         self._began = 0.0
@@ -257,13 +258,13 @@ class Subject:
                 self.others = frozenset(find_sockets(self.places.registry_dir))
         values = self.places.placeholders()
         argv = [filled(word, values) for word in self._command]
-        process: DriverProcess | DriverPod
+        process: Child | DriverPod
         if self.launch:
             process = await self.launch()
         else:
             given = {name: filled(value, values) for name, value in self._environment.items()}
             variables = {**environment_of_others(), **self.places.environment(), **given, **(more or {})}
-            process = await DriverProcess.start(argv, variables, self._folder, entry=self.entry)
+            process = await Child.start(argv, variables, self._folder, entry=self.entry)
         self._process = process
         self._began = self.clock.now()
         self._signal = None
@@ -343,7 +344,7 @@ class Subject:
             await self.children_ended()
         await self.kept.aclose()
 
-    async def _watch(self, process: DriverProcess | DriverPod) -> ProcessExited:
+    async def _watch(self, process: Child | DriverPod) -> ProcessExited:
         code, children = await process.exited()
         if isinstance(process, DriverPod):
             if code == KILLED and self._signal is signal.SIGTERM:  # by the kubelet, after the grace of the Pod
@@ -359,7 +360,7 @@ class Subject:
             self._unexpected.set_result(ended)
         return ended
 
-    async def _end_children(self, process: DriverProcess, children: int) -> None:
+    async def _end_children(self, process: Child, children: int) -> None:
         """Gives the children of a terminated driver time to end, and kills the others."""
         if children:
             with suppress(TimeoutError):

@@ -20,6 +20,7 @@ from drahealth.manager.profile import Gates, Profile
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe, StatusWritten, ignore
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.processes.sandbox import sandbox, ways
 from drahealth.suites.targets.api_servers.options import ApiServerKind
 from drahealth.suites.targets.api_servers.server import ALL_ON, ApiServerProcess, data_folder, objects_folder, port_in
 from drahealth.suites.targets.audit import AuditLog
@@ -31,7 +32,7 @@ from drahealth.suites.targets.kubelet.node import credentials
 from drahealth.suites.targets.kubelet.node.control_plane import DELETION_ONLY, ControlPlane
 from drahealth.suites.targets.kubelet.node.credentials import ADMIN_USER
 from drahealth.suites.targets.kubelet.node.layout import Layout
-from drahealth.suites.targets.kubelet.node.processes import ApiProbe, Keeper, Process, Reservation, check, until
+from drahealth.suites.targets.kubelet.node.processes import ApiProbe, Process, Reservation, check, until
 from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.versions import profile_of
@@ -229,12 +230,12 @@ class RealApiServer:
         replace_file(manager, json.dumps(credentials.kubeconfig(server, token)).encode())
         programs = {self._binaries.kube_apiserver.parent, self._binaries.etcd.parent}
         programs |= {self._binaries.kube_controller_manager.parent}
-        keeper = await Keeper.start(run, sorted(programs), keep=True)
-        stack.push_async_callback(keeper.close, remove=False)
+        plan = layout.mount_plan(sorted(programs))
+        running = await stack.enter_async_context(sandbox(ways(), plan, held=[run.lock]))
         probe = ApiProbe(server, token)
         stack.push_async_callback(probe.close)
         control_plane = ControlPlane(
-            keeper, self._binaries, layout, port.port, clients=DELETION_ONLY, audit=self._audits
+            running, self._binaries, layout, port.port, clients=DELETION_ONLY, audit=self._audits
         )
         self._parts = control_plane, probe
         await control_plane.start(self._gates_by_name())

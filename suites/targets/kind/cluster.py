@@ -16,7 +16,7 @@ from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.program.usage import command_name
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.definition import SharedFile
-from drahealth.suites.targets.engine.engine import Engine, find_engine
+from drahealth.suites.targets.engine import Engine, find_engine
 from drahealth.suites.targets.file_locks import lock
 from drahealth.suites.targets.kind import ownership, reuse
 from drahealth.suites.targets.kind.kind_configuration import cluster_name, compose

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.definition import Check
-from drahealth.suites.targets.engine.engine import Engine, find_engine
+from drahealth.suites.targets.engine import Engine, find_engine
 from drahealth.suites.targets.kind import program
 from drahealth.suites.targets.kind.program import find_kind, node_image
 

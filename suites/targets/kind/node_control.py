@@ -18,7 +18,7 @@ from drahealth.fakes.waiting import poll
 from drahealth.proto.events import StatusWritten
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.audit import POLICY, status_write
-from drahealth.suites.targets.engine.engine import Engine
+from drahealth.suites.targets.engine import Engine
 from drahealth.suites.targets.node_readiness import speaks_since, takes_pods
 
 # The content of node files with feature gates or an audit log, and the gates that a component reports. Pure text.

@@ -20,7 +20,7 @@ import platformdirs
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_attempt, wait_fixed
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.engine.engine import Engine, find_engine
+from drahealth.suites.targets.engine import Engine, find_engine
 from drahealth.suites.targets.kind.program import Kind, Stages, find_kind
 from drahealth.suites.targets.progress import Progress, silent
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.engine import engine
-from drahealth.suites.targets.engine import engine as processes
-from drahealth.suites.targets.engine.engine import Engine, refusal
+from drahealth.suites.processes.child import run
+from drahealth.suites.targets import engine
+from drahealth.suites.targets.engine import Engine, refusal
 from drahealth.suites.targets.versions import parse_version
 
 # Known errors of `kind`: the reason, and what to do.
@@ -172,7 +172,7 @@ class Kind:
         on_line: Callable[[str], None] | None = None,
     ) -> str:
         try:
-            done = await processes.run(
+            done = await run(
                 ["kind", *args], stdin=stdin, limit=limit, on_line=on_line, environment=self.engine.environment
             )
         except TimeoutError:
@@ -216,7 +216,7 @@ async def find_kind(engine: Engine) -> Kind:
     if shutil.which("kind") is None:
         raise HarnessError("The program kind was not found on the PATH", _INSTALL)
     try:
-        done = await processes.run(["kind", "version"], limit=_ANSWERS_WITHIN)
+        done = await run(["kind", "version"], limit=_ANSWERS_WITHIN)
     except TimeoutError:
         raise HarnessError(f"`kind version` did not answer within {_ANSWERS_WITHIN:g} s", _INSTALL) from None
     found = _VERSION.search(done.stdout)

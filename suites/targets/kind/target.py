@@ -18,7 +18,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.drivers import RemoteDrivers
-from drahealth.suites.targets.engine.engine import Engine
+from drahealth.suites.targets.engine import Engine
 from drahealth.suites.targets.gates import feature_gates, kubelet_gates
 from drahealth.suites.targets.kind import program
 from drahealth.suites.targets.kind.cluster import (

@@ -20,8 +20,8 @@ from drahealth import fakes, proto
 from drahealth.fakes.cluster.api import NODES, Api
 from drahealth.fakes.waiting import poll
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.engine import engine
-from drahealth.suites.targets.engine.engine import Engine
+from drahealth.suites.processes.child import run
+from drahealth.suites.targets.engine import Engine
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.run_directory import default_root
 
@@ -93,7 +93,7 @@ async def _fetch(into: Path, interpreter: Interpreter, needed: Sequence[str], pr
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--no-compile"]
     how = ["--only-binary=:all:", "--implementation=cp", f"--python-version={interpreter.version}", *interpreter.tags]
     try:
-        done = await engine.run(
+        done = await run(
             [*pip, *how, "--target", str(into), *needed], limit=_LIMIT, on_line=lambda line: progress(_FETCHING)
         )
     except TimeoutError:

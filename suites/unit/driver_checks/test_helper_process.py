@@ -12,10 +12,9 @@ from drahealth.manager.calls import first_error
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.package import silence_grpc
 from drahealth.suites.driver_checks.profile.model import Helper
-from drahealth.suites.driver_checks.sandbox.declared import Sandbox
-from drahealth.suites.driver_checks.sandbox.running import sandbox
-from drahealth.suites.driver_checks.subject.places import Places, private_folders, private_places
-from drahealth.suites.driver_checks.subject.process import HelperProcess, Helpers
+from drahealth.suites.driver_checks.subject.helper_process import HelperProcess, Helpers
+from drahealth.suites.driver_checks.subject.places import Places, private_places, sandboxed
+from drahealth.suites.driver_checks.subject.sandbox import Sandbox
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.command_process import COMMAND
@@ -122,7 +121,7 @@ async def test_helper_of_a_moved_driver_uses_the_directories_of_the_other_kubele
 async def test_helper_and_driver_are_in_the_same_sandbox(tmp_path: Path, started: list[HelperProcess]) -> None:
     declared = Sandbox(private=("/run/vendor",))
     places = private_places(declared, tmp_path, None, "", "")
-    async with sandbox(declared, private_folders(declared, tmp_path), [tmp_path]) as running:
+    async with sandboxed(declared, tmp_path) as running:
         helper = python(LISTENS, "/run/vendor/daemon.sock", ready="/run/vendor/daemon.sock")
         started.append(HelperProcess(helper, places, SystemClock(), entry=running.entry))
         await started[0].start()

@@ -9,9 +9,9 @@ from drahealth.fakes.program.user_files import FileError
 from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.profile.file import read_profile
 from drahealth.suites.driver_checks.profile.manifests import PodStart, pod_start
-from drahealth.suites.driver_checks.sandbox.declared import SERVICE_ACCOUNT_DIR, Sandbox, Volume
 from drahealth.suites.driver_checks.subject.laboratory import laboratory
 from drahealth.suites.driver_checks.subject.places import private_places
+from drahealth.suites.driver_checks.subject.sandbox import SERVICE_ACCOUNT_DIR, Sandbox, Volume
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.unit.driver_checks.runs import run_with
 from drahealth.suites.unit.driver_checks.test_laboratory import NoRecords

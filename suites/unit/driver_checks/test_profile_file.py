@@ -14,7 +14,7 @@ from drahealth.suites.commands import certify_run
 from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.profile.file import read_profile
 from drahealth.suites.driver_checks.profile.starting import driver_profile_schema
-from drahealth.suites.driver_checks.sandbox.declared import Sandbox
+from drahealth.suites.driver_checks.subject.sandbox import Sandbox
 
 FIRST = 'format = "driver-profile/v1"\n'
 SMALL = FIRST + '[driver]\ncommand = ["./driver", "--dir={driver_dir}"]\n'

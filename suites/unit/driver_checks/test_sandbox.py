@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.driver_checks.sandbox.declared import ALWAYS_PRIVATE, Sandbox
-from drahealth.suites.driver_checks.sandbox.running import RunningSandbox, sandbox, ways
-from drahealth.suites.driver_checks.subject.places import private_folders, private_places
-from drahealth.suites.driver_checks.subject.process import DriverProcess
+from drahealth.suites.driver_checks.subject.places import private_places, sandboxed
+from drahealth.suites.driver_checks.subject.sandbox import ALWAYS_PRIVATE, Sandbox
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets import namespaces as mounts
+from drahealth.suites.processes import mounts
+from drahealth.suites.processes.child import Child
+from drahealth.suites.processes.mounts import MountPlan
+from drahealth.suites.processes.sandbox import WITH_USER, RunningSandbox, sandbox
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.command_process import COMMAND
 from drahealth.suites.unit.endings import PATIENCE
@@ -40,13 +41,13 @@ os.wait()
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
-from drahealth.suites.driver_checks.sandbox.mounting import Mounts
+from drahealth.suites.processes.mounts import MountPlan, Mounts
 
 shown, (python, *words) = Path(sys.argv[1], "shown"), sys.argv[2:]
 shown.mkdir(mode=0o755)
 places = [sys.prefix, sys.base_prefix, *filter(os.path.exists, sys.path)]
 hidden = [folder for place in places for folder in Path(place).parents if not folder.stat().st_mode & 1]
-Mounts().bind({str(folder): str(shown) for folder in hidden[-1:]}, places)  # the home of root, for instance
+Mounts().make(MountPlan({str(folder): str(shown) for folder in hidden[-1:]}, places))  # the home of root, for instance
 os.setgroups([]), os.setgid(65534), os.setuid(65534)
 os.execv(python, [python, *words])
 """
@@ -57,16 +58,15 @@ WITHOUT_NAMESPACES = ["unshare", "--user", "--map-root-user", "sh", "-c", FORBID
 OWNER = """
 import asyncio, os, sys
 from pathlib import Path
-from drahealth.suites.driver_checks.sandbox.declared import Sandbox
-from drahealth.suites.driver_checks.sandbox.running import sandbox
-from drahealth.suites.driver_checks.subject.places import private_folders, private_places
-from drahealth.suites.driver_checks.subject.process import DriverProcess
+from drahealth.suites.driver_checks.subject.sandbox import Sandbox
+from drahealth.suites.driver_checks.subject.places import private_places, sandboxed
+from drahealth.suites.processes.child import Child
 
 async def main(root):
     declared = Sandbox()
     private_places(declared, root, None, "", "")
-    async with sandbox(declared, private_folders(declared, root), [root]) as running:
-        process = await DriverProcess.start(sys.argv[2:], os.environ, entry=running.entry)
+    async with sandboxed(declared, root) as running:
+        process = await Child.start(sys.argv[2:], os.environ, entry=running.entry)
         if "--then-wait" in sys.argv:
             print(running.entry[2], flush=True)
             await asyncio.sleep(600)
@@ -80,12 +80,12 @@ asyncio.run(main(Path(sys.argv[1])))
 @asynccontextmanager
 async def in_sandbox(root: Path, declared: Sandbox) -> AsyncGenerator[RunningSandbox, None]:
     private_places(declared, root, None, "", "")
-    async with sandbox(declared, private_folders(declared, root), [root]) as running:
+    async with sandboxed(declared, root) as running:
         yield running
 
 
 async def output_of(running: RunningSandbox, *argv: str) -> tuple[str, ...]:
-    process = await DriverProcess.start(argv, os.environ, entry=running.entry)
+    process = await Child.start(argv, os.environ, entry=running.entry)
     await process.exited()
     await process.close()
     return process.output()
@@ -194,9 +194,7 @@ async def test_folder_can_be_mounted_later(tmp_path: Path, declared: Sandbox) ->
 async def test_child_that_escapes_is_killed(tmp_path: Path, declared: Sandbox) -> None:
     mark = f"mark-{os.getpid()}-{tmp_path.name}"
     async with in_sandbox(tmp_path, declared) as running:
-        process = await DriverProcess.start(
-            [sys.executable, "-c", ESCAPES], {**os.environ, "MARK": mark}, entry=running.entry
-        )
+        process = await Child.start([sys.executable, "-c", ESCAPES], {**os.environ, "MARK": mark}, entry=running.entry)
         assert await process.exited() == (0, 1)
         await process.close()
         assert [one for one in environments() if mark.encode() in one] == []
@@ -217,7 +215,7 @@ async def test_all_sandbox_processes_end_with_their_owner(tmp_path: Path) -> Non
 
 async def test_folder_that_is_missing_fails_the_start(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="/no/such"):
-        async with sandbox(Sandbox(), {"/var/lib/kubelet": Path("/no/such")}, []):
+        async with sandbox([WITH_USER], MountPlan({"/var/lib/kubelet": "/no/such"})):
             pass
 
 
@@ -246,7 +244,7 @@ def test_invalid_sandbox_is_rejected(namespaces: tuple[str, ...], private: tuple
     ],
 )
 def test_user_namespace_is_tried_where_it_is_needed(declared: Sandbox, root: bool, expected: list[list[str]]) -> None:
-    assert ways(declared, root=root) == expected
+    assert declared.ways(root=root) == expected
 
 
 def test_machine_without_namespaces_gets_an_error_and_starts_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.targets import namespaces as permission
+from drahealth.suites.processes.sandbox import WITH_USER, unshare
 from drahealth.suites.unit.command_process import PATIENCE, Done
 
 pytestmark = pytest.mark.usefixtures("user_namespaces")
@@ -21,8 +21,7 @@ START = (
 def on_disk(size: str, nodes: Path, script: str, *namespaces: str, **more: str) -> Done:
     """Runs a shell script in namespaces where the nodes have a disk of this size. All its processes end with it."""
     nodes.mkdir()
-    options = [*permission.WITH_USER, *namespaces, "--mount-proc"]
-    command = [permission.unshare(), *options, "sh", "-c", f"{START}; {script}"]
+    command = [*unshare(WITH_USER), *namespaces, "--mount-proc", "sh", "-c", f"{START}; {script}"]
     environment = {**os.environ, "SIZE": size, **more}
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)
 

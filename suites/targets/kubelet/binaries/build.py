@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.processes.child import guarded
 from drahealth.suites.targets.kubelet.binaries.releases import Order, Package, Unavailable
 from drahealth.suites.targets.progress import Progress
 
@@ -203,8 +203,10 @@ def run_go(
     With `tell_by_output` the output of a failed command is its answer.
     """
     since = time.monotonic()
+    watched, held = os.pipe()
+    unread = os.open(os.devnull, os.O_WRONLY)
     with subprocess.Popen(
-        [*_ends_with_its_parent(), *command],
+        guarded(watched, unread, command),
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -212,24 +214,21 @@ def run_go(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        pass_fds=(watched, unread),
     ) as process:
+        os.close(watched)
+        os.close(unread)
         try:
             while True:
                 progress(f"{stage} ({time.monotonic() - since:.0f} s)")
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     output, errors = process.communicate(timeout=2)
                     break
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
+        finally:
+            os.close(held)  # which ends what still runs
     if process.returncode and not (tell_by_output and output):
         raise GoFailed(_last_words(errors))
     return output
-
-
-def _ends_with_its_parent() -> list[str]:
-    setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
 
 
 def _last_words(errors: str) -> str:

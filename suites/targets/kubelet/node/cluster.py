@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.processes.sandbox import sandbox, ways
 from drahealth.suites.targets.audit import AuditLog
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node import credentials, kubelet
@@ -21,7 +22,6 @@ from drahealth.suites.targets.kubelet.node.kubelet import Kubelet
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.processes import (
     ApiProbe,
-    Keeper,
     Process,
     Reservation,
     check,
@@ -36,9 +36,8 @@ from drahealth.suites.targets.run_directory import RunDirectory
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The keeper, its processes, a connection to the API server at the URL `server`, and the ports."""
+    """The processes, a connection to the API server at the URL `server`, and the ports."""
 
-    keeper: Keeper
     probe: ApiProbe
     control_plane: ControlPlane
     kubelet: Kubelet
@@ -61,7 +60,7 @@ class Parts:
         keep: bool,
         api_port: int,
     ) -> "Parts":
-        """Starts only the keeper; with `keep` the folder stays when this process is killed.
+        """Starts only the sandbox; with `keep` the folder stays when this process is killed.
 
         The API server gets `api_port` if it is free. Raises HarnessError if this machine does not allow it.
         """
@@ -74,14 +73,16 @@ class Parts:
             token = credentials.write(layout, server, node_name)
             programs = {binaries.kubelet.parent, binaries.kube_apiserver.parent, binaries.etcd.parent}
             programs |= {binaries.kube_scheduler.parent, binaries.kube_controller_manager.parent}
-            keeper = await Keeper.start(run_dir, sorted(programs), keep=keep)
+            if not keep:
+                run_dir.remove_if_killed()
+            plan = layout.mount_plan(sorted(programs))
+            running = await stack.enter_async_context(sandbox(ways(), plan, held=[run_dir.lock]))
             probe = ApiProbe(server, token)
             stack.push_async_callback(probe.close)
             return cls(
-                keeper,
                 probe,
                 ControlPlane(
-                    keeper,
+                    running,
                     binaries,
                     layout,
                     api.port,
@@ -89,7 +90,7 @@ class Parts:
                     audit=True,
                     flags=certificate_flags(layout),
                 ),
-                Kubelet(keeper, binaries, layout, node_name, outward_address()),
+                Kubelet(running, binaries, layout, node_name, outward_address()),
                 NodeReadiness(probe, node_name, again=again),
                 server,
                 again,
@@ -102,12 +103,9 @@ class Parts:
         kubelet = [self.kubelet.process] if self.kubelet.process is not None else []
         return [*self.control_plane.processes.values(), *kubelet]
 
-    async def close(self, remove: bool) -> None:
-        """Stops all processes and releases connections and ports; if asked to, removes the folder of the run."""
-        try:
-            await self.keeper.close(remove)
-        finally:
-            await self.closing.aclose()
+    async def close(self) -> None:
+        """Stops all processes and releases connections and ports."""
+        await self.closing.aclose()
 
 
 # A control plane and a node on this machine: the real programs with a fake container runtime, without root.
@@ -207,7 +205,7 @@ class LocalCluster:
         parts, self._parts = self._parts, None
         try:
             if parts is not None:
-                await parts.close(remove=not self._keep)
+                await parts.close()
         finally:
             if not self._keep:  # the owner of a kept folder releases it
                 self._run_dir.remove()

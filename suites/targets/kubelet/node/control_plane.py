@@ -12,11 +12,12 @@ from types import MappingProxyType
 
 from drahealth.fakes.hints import near
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.processes.sandbox import RunningSandbox
 from drahealth.suites.targets.audit import POLICY
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node import credentials
 from drahealth.suites.targets.kubelet.node.layout import Layout
-from drahealth.suites.targets.kubelet.node.processes import Keeper, Process
+from drahealth.suites.targets.kubelet.node.processes import Process
 
 # The feature gates of each component of a node.
 #
@@ -124,7 +125,7 @@ class ControlPlane:
 
     def __init__(
         self,
-        keeper: Keeper,
+        sandbox: RunningSandbox,
         binaries: Binaries,
         layout: Layout,
         port: int,
@@ -135,7 +136,7 @@ class ControlPlane:
     ) -> None:
         self.processes: dict[str, Process] = {}
         self._clients = clients
-        self._keeper = keeper
+        self._sandbox = sandbox
         self._binaries = binaries
         self._layout = layout
         self._port = port
@@ -185,7 +186,8 @@ class ControlPlane:
 
     async def _spawn(self, name: str, program: Path, flags: Sequence[str]) -> None:
         argv, env = [str(program), *flags], environment(self._layout)
-        self.processes[name] = await self._keeper.spawn(name, argv, env, self._layout.log(name))
+        root, log = self._layout.root, self._layout.log(name)
+        self.processes[name] = await Process.start(self._sandbox, name, argv, env, root, log)
 
 
 def environment(layout: Layout) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from typing import Literal
 from drahealth.fakes.cluster.cri import CriServer
 from drahealth.fakes.cluster.runtime import ContainerRuntime
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets import namespaces
+from drahealth.suites.processes import sandbox as namespaces
 from drahealth.suites.targets.definition import Check
 from drahealth.suites.targets.kubelet.binaries import ensure as binaries
 from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, ETCD_VERSION, this_platform

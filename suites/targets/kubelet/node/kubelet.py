@@ -5,11 +5,12 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
+from drahealth.suites.processes.sandbox import RunningSandbox
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node import credentials
 from drahealth.suites.targets.kubelet.node.control_plane import environment
 from drahealth.suites.targets.kubelet.node.layout import Layout
-from drahealth.suites.targets.kubelet.node.processes import Keeper, Process
+from drahealth.suites.targets.kubelet.node.processes import Process
 
 KUBELET = credentials.KUBELET
 
@@ -17,9 +18,11 @@ KUBELET = credentials.KUBELET
 class Kubelet:
     """One kubelet that can be stopped and started with the same folders."""
 
-    def __init__(self, keeper: Keeper, binaries: Binaries, layout: Layout, node_name: str, address: str | None) -> None:
+    def __init__(
+        self, sandbox: RunningSandbox, binaries: Binaries, layout: Layout, node_name: str, address: str | None
+    ) -> None:
         self.process: Process | None = None
-        self._keeper = keeper
+        self._sandbox = sandbox
         self._binaries = binaries
         self._layout = layout
         self._node_name = node_name
@@ -38,7 +41,8 @@ class Kubelet:
             *([f"--node-ip={self._address}"] if self._address else []),
         ]
         argv, env = [str(self._binaries.kubelet), *flags], environment(self._layout)
-        self.process = await self._keeper.spawn(KUBELET, argv, env, self._layout.log(KUBELET))
+        log = self._layout.log(KUBELET)
+        self.process = await Process.start(self._sandbox, KUBELET, argv, env, self._layout.root, log)
 
     async def stop(self, hard: bool) -> None:
         """Stops it: SIGKILL if `hard`, else SIGTERM. Harmless if it is stopped."""

@@ -1,9 +1,18 @@
-"""The paths in the folder of one run."""
+"""The paths in the folder of one run, and what its processes see of the machine."""
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from drahealth.suites.targets.kubelet.node.confinement import DEVICE_PLUGINS, RESOLUTION, ROOT
+from drahealth.suites.processes.mounts import MountPlan
+
+_RESOLUTION = {
+    "hosts": "127.0.0.1 localhost {node}\n",
+    "resolv.conf": "nameserver 127.255.255.254\n",  # refuses at once, where a lost network would let a kubelet wait
+}
+"""Files of the run that are mounted in /etc, and their content, with the name of the node."""
+_HOME = "/var/lib/kubelet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +24,7 @@ class Layout:
     @property
     def kubelet_root(self) -> Path:
         """The --root-dir of the kubelet. Its name has one letter because it contains sockets with long names."""
-        return self.root / ROOT
+        return self.root / "k"
 
     @property
     def plugins_dir(self) -> Path:
@@ -30,7 +39,7 @@ class Layout:
     @property
     def device_plugins_dir(self) -> Path:
         """The folder for `kubelet.sock` and the sockets of device plugins."""
-        return self.root / DEVICE_PLUGINS
+        return self.root / "device-plugins"
 
     @property
     def pod_logs_dir(self) -> Path:
@@ -131,5 +140,25 @@ class Layout:
             folders += [self.pod_logs_dir, self.static_pods_dir]
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
-        for name, text in RESOLUTION.items():
+        for name, text in _RESOLUTION.items():
             (self.root / name).write_text(text.format(node=node_name), encoding="utf-8")
+
+    def mount_plan(self, needed: Iterable[Path]) -> MountPlan:
+        """The mounts of the run's processes: they can read the machine, and write only to the folder of the run.
+
+        A kubelet assumes that it owns its machine: it sets sysctls, deletes files that match the log path of a
+        container, and makes folders below /var/lib and /var/log. So every mount but the folder of the run is
+        read-only, /var/lib and /var/log are empty memory, and two files of the run resolve names. The kubelet's root
+        is mounted at /var/lib/kubelet too: drivers name paths there. No flag moves device-plugins below it, so a
+        folder of the run is mounted there. A user namespace alone is not enough for root, who can still write the
+        files of root. `needed` are folders that stay visible.
+        """
+        folders = {f"/etc/{name}": str(self.root / name) for name in _RESOLUTION if Path("/etc", name).exists()}
+        if self.device_plugins_dir.is_dir():
+            folders |= {_HOME: str(self.kubelet_root), f"{_HOME}/device-plugins": str(self.device_plugins_dir)}
+        return MountPlan(
+            folders,
+            needed=tuple(map(str, needed)),
+            empty=("/var/lib", "/var/log"),
+            writable=(os.path.realpath(self.root),),
+        )

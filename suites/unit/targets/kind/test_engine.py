@@ -3,7 +3,7 @@
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.engine.engine import Engine, find_engine
+from drahealth.suites.targets.engine import Engine, find_engine
 from drahealth.suites.targets.kind.ownership import Container, node_containers
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 

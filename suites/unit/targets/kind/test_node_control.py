@@ -12,7 +12,7 @@ import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.audit import POLICY
-from drahealth.suites.targets.engine.engine import Engine
+from drahealth.suites.targets.engine import Engine
 from drahealth.suites.targets.kind import node_control
 from drahealth.suites.targets.kind.node_control import KindNodes
 from drahealth.suites.unit.endings import PATIENCE

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drahealth.suites.targets.engine.engine import find_engine
+from drahealth.suites.targets.engine import find_engine
 from drahealth.suites.targets.kind.program import differs, release_of
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.engine.engine import Engine
+from drahealth.suites.targets.engine import Engine
 from drahealth.suites.targets.kind.ownership import (
     Claim,
     ClusterSurvey,
@@ -170,7 +170,7 @@ async def test_a_run_removes_its_own_cluster_and_its_record(fake: FakeEngine) ->
 async def test_a_long_removal_is_shown_with_its_seconds(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, program: str, verb: str
 ) -> None:
-    monkeypatch.setattr("drahealth.suites.targets.engine.engine.QUIET", 0.05)
+    monkeypatch.setattr("drahealth.suites.processes.child.QUIET", 0.05)
     claim, told = left_behind(fake, "slow"), list[str]()
     fake.waits(program, verb)
 

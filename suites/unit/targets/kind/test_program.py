@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.engine.engine import Engine
+from drahealth.suites.targets.engine import Engine
 from drahealth.suites.targets.kind.program import Kind, Stages, find_kind, node_image, other_release
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.targets import namespaces
+from drahealth.suites.processes import sandbox as namespaces
 from drahealth.suites.targets.kubelet.binaries.releases import ETCD_VERSION
 from drahealth.suites.targets.kubelet.node import doctor
 

@@ -15,7 +15,7 @@ import pytest
 from drahealth.fakes.cluster.api import NODES
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.engine.engine import Engine
+from drahealth.suites.targets.engine import Engine
 from drahealth.suites.targets.pods.image import (
     DEFAULT_BASE,
     NEEDED,

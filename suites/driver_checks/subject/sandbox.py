@@ -1,15 +1,14 @@
 """The sandbox of a driver as data."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from posixpath import normpath
-from typing import Literal, get_args
+from typing import get_args
 
 from drahealth.fakes.hints import near
 from drahealth.suites.errors import ConfigurationError
-
-Namespace = Literal["user", "mount", "network", "pid"]
-"""A kind of namespaces(7)."""
+from drahealth.suites.processes.mounts import Namespace
 
 NAMESPACES: tuple[Namespace, ...] = ("mount", "network", "pid")
 """The namespaces of a sandbox by default. A user who is not root gets a user namespace too."""
@@ -70,6 +69,13 @@ class Sandbox:
             return ()
         own = (one.path for one in self.volumes if not one.source)
         return tuple(dict.fromkeys((*ALWAYS_PRIVATE, *self.private, *own)))
+
+    def ways(self, *, root: bool) -> Sequence[Sequence[Namespace]]:
+        """The namespaces to try in turn. Users who are not root need a user namespace, and so does root in
+        containers."""
+        others: list[Namespace] = [name for name in self.namespaces if name != "user"]
+        with_user: list[Namespace] = ["user", *others]
+        return [others, with_user] if root and "user" not in self.namespaces else [with_user]
 
 
 def check_private(path: str) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.targets.engine import engine
-from drahealth.suites.targets.engine.engine import Finished, clean, run
+from drahealth.suites.processes import child
+from drahealth.suites.processes.child import Finished, clean, run
 from drahealth.suites.unit.endings import PATIENCE
 
 _SLEEPS = "sleep 60 & echo $! > {file}; echo $$ >> {file}; mv {file} {file}.done; wait"
@@ -98,7 +98,7 @@ async def test_a_listener_gets_each_line_without_symbols() -> None:
 
 
 async def test_a_listener_gets_lines_for_a_silent_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "QUIET", 0.05)
+    monkeypatch.setattr(child, "QUIET", 0.05)
     lines: list[str] = []
 
     def hear(line: str) -> None:
@@ -137,7 +137,7 @@ async def test_cancellation_ends_the_program_and_its_children(tmp_path: Path) ->
 async def test_a_program_and_its_children_end_when_the_caller_is_killed(tmp_path: Path) -> None:
     asker = f"""if True:
         import asyncio
-        from drahealth.suites.targets.engine.engine import run
+        from drahealth.suites.processes.child import run
         asyncio.run(run(["sh", "-c", {_SLEEPS.format(file=tmp_path / "pids")!r}], limit=60))"""
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", asker)
     pids = await appeared(tmp_path / "pids")
@@ -147,7 +147,7 @@ async def test_a_program_and_its_children_end_when_the_caller_is_killed(tmp_path
 
 
 async def test_a_child_that_holds_the_output_does_not_delay_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_LINGER", 0.1)
+    monkeypatch.setattr(child, "_LINGER", 0.1)
     begun = time.monotonic()
     done = await run(["sh", "-c", "sleep 20 & echo $!"], limit=15)
     os.kill(int(done.stdout), signal.SIGKILL)

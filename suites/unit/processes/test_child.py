@@ -1,4 +1,4 @@
-"""The process of a driver: no process is left after its end."""
+"""Child processes: no process is left after their end."""
 
 import asyncio
 import os
@@ -11,9 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from drahealth.suites.driver_checks.subject import guard
-from drahealth.suites.driver_checks.subject.process import FIRST_LINES, OUTPUT_LINES, DriverProcess
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.processes.child import FIRST_LINES, OUTPUT_LINES, Child, guarded
 from drahealth.suites.unit.endings import PATIENCE
 
 CHILD_IN_ITS_OWN_SESSION = """
@@ -32,8 +31,8 @@ os.read(told, 1)
 
 
 @asynccontextmanager
-async def python(code: str) -> AsyncGenerator[DriverProcess, None]:
-    process = await DriverProcess.start([sys.executable, "-c", code], os.environ)
+async def python(code: str) -> AsyncGenerator[Child, None]:
+    process = await Child.start([sys.executable, "-c", code], os.environ)
     try:
         yield process
     finally:
@@ -98,7 +97,7 @@ async def test_child_that_ends_after_the_driver_is_not_killed(tmp_path: Path) ->
 
 
 async def test_close_kills_the_driver_and_its_children() -> None:
-    process = await DriverProcess.start([sys.executable, "-c", "import time; time.sleep(600)"], os.environ)
+    process = await Child.start([sys.executable, "-c", "import time; time.sleep(600)"], os.environ)
     await process.close()
     assert not is_running(process.pid)
 
@@ -106,9 +105,9 @@ async def test_close_kills_the_driver_and_its_children() -> None:
 async def test_driver_ends_with_the_process_that_started_it() -> None:
     code = (
         "import asyncio, os, sys\n"
-        "from drahealth.suites.driver_checks.subject.process import DriverProcess\n"
+        "from drahealth.suites.processes.child import Child\n"
         "async def main():\n"
-        "    process = await DriverProcess.start([sys.executable, '-c', 'import time; time.sleep(600)'], os.environ)\n"
+        "    process = await Child.start([sys.executable, '-c', 'import time; time.sleep(600)'], os.environ)\n"
         "    print(process.pid, flush=True)\n"
         "    await asyncio.sleep(600)\n"
         "asyncio.run(main())"
@@ -131,9 +130,11 @@ async def test_driver_ends_if_the_caller_ends_before_the_driver_has_started() ->
     watched, held = os.pipe()
     source, sink = os.pipe()
     os.close(source)  # so the guard cannot report that the driver has started
-    words = [sys.executable, "-I", "-S", guard.__file__, str(watched), str(sink), "", "cat"]
     started = await asyncio.create_subprocess_exec(
-        *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=[watched, sink]
+        *guarded(watched, sink, ["cat"]),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        pass_fds=[watched, sink],
     )
     assert started.stdin
     for descriptor in (watched, sink, held):
@@ -165,7 +166,7 @@ async def test_lines_that_are_kept_are_not_counted_as_left_out() -> None:
 @pytest.mark.parametrize("program", ["/no/such/driver", "/etc/hostname", "/tmp"])
 async def test_program_that_cannot_be_run_is_named(program: str) -> None:
     with pytest.raises(ConfigurationError, match=program):
-        await DriverProcess.start([program], os.environ)
+        await Child.start([program], os.environ)
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 5, 10, 100])
@@ -175,7 +176,7 @@ async def test_cancelled_start_leaves_no_process(tmp_path: Path, turns: int) -> 
     os.mkfifo(gate)
     opener = os.open(gate, os.O_RDWR)
     waits = ("sh", "-c", f'read _ < {gate}; exec "$@"', "sh")  # so the start cannot end before it is cancelled
-    starting = asyncio.create_task(DriverProcess.start(["sleep", "600"], os.environ, entry=waits))
+    starting = asyncio.create_task(Child.start(["sleep", "600"], os.environ, entry=waits))
     for _ in range(turns):
         await asyncio.sleep(0)
     starting.cancel()

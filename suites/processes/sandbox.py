@@ -6,18 +6,24 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from drahealth.suites.driver_checks.sandbox.declared import Namespace, Sandbox
-from drahealth.suites.driver_checks.sandbox.mounting import missing_root
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.namespaces import allow_hint, unshare
+from drahealth.suites.processes.mounts import MountPlan, Namespace, missing_root
 
-_KEEPER = "drahealth.suites.driver_checks.sandbox.keeper"
+# The namespaces of processes, and whether this machine allows them.
+
+WITH_USER: tuple[Namespace, ...] = ("user", "mount", "pid")
+"""The namespaces of a node's processes, for any user."""
+WITHOUT_USER: tuple[Namespace, ...] = ("mount", "pid")
+"""The same without a user namespace: for root where user namespaces are forbidden."""
+
 _OPTIONS: Mapping[Namespace, tuple[str, ...]] = {
     "user": ("--user", "--map-root-user"),
     "mount": ("--mount",),
@@ -30,13 +36,61 @@ _ENTRY: Mapping[Namespace, tuple[str, ...]] = {
     "network": ("--net",),
     "pid": ("--pid",),
 }
+_SWITCHES: Mapping[str, tuple[str, str]] = {
+    "kernel/apparmor_restrict_unprivileged_userns": ("1", "sysctl kernel.apparmor_restrict_unprivileged_userns=0"),
+    "kernel/unprivileged_userns_clone": ("0", "sysctl kernel.unprivileged_userns_clone=1"),
+    "user/max_user_namespaces": ("0", "sysctl user.max_user_namespaces=10000"),
+}
+
+
+def ways() -> Sequence[Sequence[Namespace]]:
+    """The namespaces of a node's processes to try in turn."""
+    return (WITH_USER, WITHOUT_USER) if os.geteuid() == 0 else (WITH_USER,)
+
+
+def refusal(namespaces: Sequence[Namespace]) -> str:
+    """Tries these namespaces with a mount inside. Returns the error, or "" if it works.
+
+    Raises HarnessError if unshare(1) is missing.
+    """
+    command = [*unshare(namespaces), "mount", "-t", "tmpfs", "none", "/var/lib"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
+
+
+def allow_hint(sysctls: Path = Path("/proc/sys")) -> str:
+    """What to change so that this machine allows user namespaces."""
+    commands = [command for name, (forbids, command) in _SWITCHES.items() if _read(sysctls / name) == forbids]
+    if commands:
+        return f"allow user namespaces: {' and '.join(commands)}"
+    return "in a container, use a seccomp profile that allows unshare and mount; elsewhere, run as root"
+
+
+def unshare(namespaces: Sequence[Namespace]) -> list[str]:
+    """The words before a command that run it in these namespaces. Raises HarnessError if unshare(1) is missing."""
+    found = shutil.which("unshare")
+    if found is None:
+        raise HarnessError("the program unshare is missing", "install util-linux")
+    return [found, *(word for name in namespaces for word in _OPTIONS[name])]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+# A sandbox.
+
+_KEEPER = "drahealth.suites.processes.keeper"
 _PATIENCE = 10.0
 """Seconds for the sandbox to end, before its keeper is killed."""
 _LONGEST = 4096
 
 
 class RunningSandbox:
-    """The namespaces of one driver process and its helpers, from `sandbox` to its end."""
+    """The namespaces of some processes, from `sandbox` to its end."""
 
     def __init__(
         self,
@@ -48,6 +102,8 @@ class RunningSandbox:
         self.namespaces = tuple(namespaces)
         self.entry = tuple(entry)
         """The words before a command that run it in the sandbox."""
+        self.ended = asyncio.create_task(keeper.wait())
+        """Done when its keeper has ended, which ends all processes of a process namespace."""
         self._keeper = keeper
         self._control = control
         self._turn = asyncio.Lock()
@@ -77,54 +133,40 @@ class RunningSandbox:
     async def close(self) -> None:
         """Ends the sandbox. Afterwards no process of it runs, if it has a process namespace, and nothing is mounted."""
         self._control.close()
-        await _ended(self._keeper)
+        await asyncio.wait([self.ended], timeout=_PATIENCE)
+        if not self.ended.done():
+            self._keeper.kill()  # kills the first process of the namespace too
+            await self.ended
 
 
 @asynccontextmanager
 async def sandbox(
-    declared: Sandbox, folders: Mapping[str, Path], needed: Sequence[Path]
+    ways: Sequence[Sequence[Namespace]], plan: MountPlan, *, held: Sequence[int] = ()
 ) -> AsyncGenerator[RunningSandbox, None]:
-    """A sandbox with these private directories (directory in it -> folder of the run).
+    """A sandbox with these mounts, in the first of the namespaces that this machine allows.
 
-    `needed` are folders that stay visible in it. Raises ConfigurationError for a private directory that cannot be
-    made, and HarnessError if this machine does not allow the namespaces.
+    It inherits the descriptors `held`, such as a lock, and its programs do not. Raises ConfigurationError for a
+    directory that cannot be made, and HarnessError if this machine does not allow the namespaces.
     """
-    if path := missing_root(folders):
+    if path := missing_root(plan.folders):
         top = Path("/", Path(path).parts[1])
         raise ConfigurationError(f"{path} cannot be private: {top} does not exist", f"create {top}, or remove {path}")
     if shutil.which("nsenter") is None:
         raise HarnessError("the program nsenter is missing", "install util-linux")
-    ours = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[3])
+    needed = (*plan.needed, sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]))
+    plan = replace(plan, needed=tuple(map(os.path.realpath, needed)))
     running, refusals = None, []
-    for namespaces in ways(declared, root=os.geteuid() == 0):
-        configuration = {
-            "folders": {inside: str(path) for inside, path in folders.items()},
-            "needed": [str(path.resolve()) for path in (*needed, *ours)],
-            "namespaces": namespaces,
-        }
-        running, refusal = await _started(namespaces, json.dumps(configuration))
+    for namespaces in ways:
+        running, refused = await _started(namespaces, plan, held)
         if running:
             break
-        refusals.append(refusal)
+        refusals.append(refused)
     if running is None:
-        raise HarnessError(f"cannot make a sandbox: {'; '.join(dict.fromkeys(refusals))}", hint_for(refusals))
+        raise HarnessError(f"cannot make private namespaces: {'; '.join(dict.fromkeys(refusals))}", hint_for(refusals))
     try:
         yield running
     finally:
         await asyncio.shield(running.close())
-
-
-async def trial(declared: Sandbox, folder: Path) -> tuple[Namespace, ...]:
-    """Makes a sandbox and ends it. Returns its namespaces. Raises as `sandbox`."""
-    async with sandbox(declared, dict.fromkeys(declared.private_directories, folder), [folder]) as running:
-        return running.namespaces
-
-
-def ways(declared: Sandbox, *, root: bool) -> Sequence[Sequence[Namespace]]:
-    """The namespaces to try in turn. Users who are not root need a user namespace, and so does root in containers."""
-    others: list[Namespace] = [name for name in declared.namespaces if name != "user"]
-    with_user: list[Namespace] = ["user", *others]
-    return [others, with_user] if root and "user" not in declared.namespaces else [with_user]
 
 
 def hint_for(refusals: Sequence[str]) -> str:
@@ -134,20 +176,22 @@ def hint_for(refusals: Sequence[str]) -> str:
     return allow_hint()
 
 
-async def _started(namespaces: Sequence[Namespace], configuration: str) -> tuple[RunningSandbox | None, str]:
+async def _started(
+    namespaces: Sequence[Namespace], plan: MountPlan, held: Sequence[int]
+) -> tuple[RunningSandbox | None, str]:
     """The sandbox, or the reason for the rejection."""
-    options = [word for name in namespaces for word in _OPTIONS[name]]
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     control.setblocking(False)
+    words = (_KEEPER, str(theirs.fileno()), json.dumps(namespaces), json.dumps(asdict(plan)))
     try:
         with theirs:
             keeper = await asyncio.create_subprocess_exec(
-                *(unshare(), *options, sys.executable, "-P", "-m", _KEEPER, str(theirs.fileno()), configuration),
+                *(*unshare(namespaces), sys.executable, "-P", "-m", *words),
                 stdin=DEVNULL,
                 stdout=DEVNULL,
                 stderr=PIPE,
                 start_new_session=True,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *held],
             )
         message, _ = await _received(control)
     except BaseException:
@@ -158,10 +202,8 @@ async def _started(namespaces: Sequence[Namespace], configuration: str) -> tuple
         entry = ["nsenter", "--target", rest, *(word for name in namespaces for word in _ENTRY[name]), "--"]
         return RunningSandbox(keeper, control, namespaces, entry), ""
     control.close()
-    assert keeper.stderr is not None
-    errors = (await keeper.stderr.read()).decode(errors="replace").strip()
-    await _ended(keeper)
-    return None, rest or errors.rpartition("\n")[2] or "its keeper ended"
+    _, errors = await keeper.communicate()
+    return None, rest or errors.decode(errors="replace").strip().rpartition("\n")[2] or "its keeper ended"
 
 
 async def _received(control: socket.socket) -> tuple[str, list[int]]:
@@ -178,12 +220,3 @@ async def _received(control: socket.socket) -> tuple[str, list[int]]:
     except ConnectionError:
         return "", []
     return message.decode(errors="replace"), descriptors
-
-
-async def _ended(keeper: asyncio.subprocess.Process) -> None:
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            await keeper.wait()
-    except TimeoutError:
-        keeper.kill()  # kills the first process of the namespace too
-        await keeper.wait()

@@ -1,28 +1,31 @@
-"""Runs one driver, and kills it with all its descendants when it ends, or when the caller ends in any way.
+"""Runs one program, and kills it with all its descendants when it ends, or when the caller ends in any way.
 
-    python -I -S guard.py ASKER REPORT FOLDER PROGRAM ARGUMENT...
+    python -I -S guard.py KILLS ASKER REPORT FOLDER PROGRAM ARGUMENT...
 
 ASKER is the reading end of a pipe. Only the caller has the other end, so the pipe closes when the caller ends. REPORT
 is the writing end of a pipe, which gets lines:
 
-    started PID             the driver runs
-    stopped                 the driver was stopped, by SIGSTOP for example
-    continued               the driver was continued
-    failed REASON           the driver cannot be run
-    exited CODE CHILDREN    the driver ended; so many of its children still ran
+    started PID             the program runs
+    stopped                 the program was stopped, by SIGSTOP for example
+    continued               the program was continued
+    failed REASON           the program cannot be run
+    exited CODE CHILDREN    the program ended; so many of its children still ran
     left CHILDREN           so many of these were killed
 
-Children that still run at the end of the driver are killed when ASKER closes, so the caller can give them time.
+KILLS is `descendants` or `group`. A program's orphans become children of the guard (prctl(2), PR_SET_CHILD_SUBREAPER),
+also those in a session of their own. So all of them are found and killed. Children that still run at the end of the
+program are killed when ASKER closes, so the caller can give them time. `group` is for programs that start daemons on
+purpose, such as the command of a container engine. Then only the process group of the program is killed, and only if
+ASKER closes before the program has ended.
 
 FOLDER is the working directory; empty for the present one. Entering a mount namespace changes it.
 
-A line with a number in ASKER is a signal for the driver: its process id outside a process namespace is another one.
+A line with a number in ASKER is a signal for the program: its process id outside a process namespace is another one.
 
-A driver's orphans become children of the guard (prctl(2), PR_SET_CHILD_SUBREAPER), also those in a session of their
-own. So all of them are found and killed. This module imports only what is fast.
+The signal of the kernel at a parent's death (prctl(2), PR_SET_PDEATHSIG) would not do: it only reaches the child. This
+module imports only what is fast.
 """
 
-import ctypes
 import os
 import select
 import signal
@@ -31,10 +34,15 @@ import sys
 _SET_CHILD_SUBREAPER = 36
 
 
-def main(asker: int, report: int, folder: str, argv: list[str]) -> None:
+def main(kills: str, asker: int, report: int, folder: str, argv: list[str]) -> int:
+    """Returns the exit code of the program as a shell does."""
     os.set_inheritable(asker, False)
     os.set_inheritable(report, False)
-    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    group = kills == "group"
+    if not group:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -42,16 +50,17 @@ def main(asker: int, report: int, folder: str, argv: list[str]) -> None:
     try:
         if folder:
             os.chdir(folder)
-        driver = os.posix_spawnp(argv[0], argv, os.environ, setsigdef=[signal.SIGPIPE], setsid=True)
+        program = os.posix_spawnp(argv[0], argv, os.environ, setsigdef=[signal.SIGPIPE], setsid=True)
     except OSError as error:
         where = f" {error.filename}" if error.filename != argv[0] else ""
         os.write(report, f"failed {error.strerror}{where}\n".encode())
-        return
+        return 127
+    code = None
     try:
-        os.write(report, f"started {driver}\n".encode())
-        code = _wait(driver, asker, woken, report)
+        os.write(report, f"started {program}\n".encode())
+        code = _wait(program, asker, woken, report)
         if code is not None:
-            children = len(_descendants(os.getpid()))
+            children = 0 if group else len(_descendants(os.getpid()))
             os.write(report, f"exited {code} {children}\n".encode())
             if children:
                 _wait_for_children(asker, woken)
@@ -59,11 +68,16 @@ def main(asker: int, report: int, folder: str, argv: list[str]) -> None:
     except BrokenPipeError:  # the caller ended
         pass
     finally:
-        kill_descendants()
+        if not group:
+            kill_descendants()
+        elif code is None:
+            os.killpg(program, signal.SIGKILL)
+            os.waitpid(program, 0)
+    return 128 + signal.SIGKILL if code is None else code if code >= 0 else 128 - code
 
 
-def _wait(driver: int, asker: int, woken: int, report: int) -> int | None:
-    """The driver's exit code, or None after the end of the caller."""
+def _wait(program: int, asker: int, woken: int, report: int) -> int | None:
+    """The program's exit code, or None after the end of the caller."""
     while True:
         ready, _, _ = select.select([asker, woken], [], [])
         if asker in ready:
@@ -71,7 +85,7 @@ def _wait(driver: int, asker: int, woken: int, report: int) -> int | None:
             if not orders:
                 return None
             for number in orders.split():
-                os.kill(driver, int(number))
+                os.kill(program, int(number))
         if woken not in ready:
             continue
         os.read(woken, 64)
@@ -82,7 +96,7 @@ def _wait(driver: int, asker: int, woken: int, report: int) -> int | None:
                 break
             if pid == 0:
                 break
-            if pid != driver:
+            if pid != program:
                 continue
             if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
                 os.write(report, b"stopped\n" if os.WIFSTOPPED(status) else b"continued\n")
@@ -94,7 +108,7 @@ def _wait_for_children(asker: int, woken: int) -> None:
     """Returns when no descendant is left, or when the caller closes its pipe."""
     while _descendants(os.getpid()):
         ready, _, _ = select.select([asker, woken], [], [])
-        if asker in ready and not os.read(asker, 4096):  # a signal for the driver came too late
+        if asker in ready and not os.read(asker, 4096):  # a signal for the program came too late
             return
         if woken in ready:
             os.read(woken, 64)
@@ -144,5 +158,4 @@ def _descendants(ancestor: int) -> set[int]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:])
-    os._exit(0)
+    os._exit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:]))

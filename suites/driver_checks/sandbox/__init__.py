@@ -1,1 +1,0 @@
-"""The sandbox of a driver: namespaces, private directories, and a network without outside."""

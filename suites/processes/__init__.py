@@ -1,0 +1,1 @@
+"""Processes that leave nothing behind, and namespaces of the machine for them."""

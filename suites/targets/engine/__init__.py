@@ -1,1 +1,0 @@
-"""The container engine, Docker or Podman, used by its command line."""
