@@ -124,16 +124,17 @@ async def allocator(lab: Lab, plugin: Plugin, named: Collection[str] = ()) -> As
     """
     assert lab.subject.api, "the driver has no API server"
     async with watched_slices(lab, plugin.driver) as watched:
-        count = lab.claim_devices if isinstance(lab.claim_devices, int) else 1
-        slices = await watched.complete(plugin.driver, devices=() if lab.claim else named, count=count)
+        devices = lab.run.profile.claim.devices
+        count = 1 if devices == "all" else devices
+        slices = await watched.complete(plugin.driver, devices=() if lab.run.claim else named, count=count)
     lab.subject.check_running()
     async with _surroundings(lab, lab.subject.api):
-        if lab.claim:
+        if lab.run.claim:
             shapes = await _given(lab, lab.subject.api, slices)
         else:
             published = published_devices(slices)
-            wanted = [one for one in published if one.id.device in named] if lab.claim_devices == 1 else []
-            shapes = [shape_of([one]) for one in wanted] or shapes_of(published, lab.claim_devices)
+            wanted = [one for one in published if one.id.device in named] if devices == 1 else []
+            shapes = [shape_of([one]) for one in wanted] or shapes_of(published, devices)
         if not shapes:
             raise Incomplete("the driver publishes no device; pass a claim with --claim")
         made = Allocator(lab, lab.subject.api, shapes)
@@ -151,7 +152,7 @@ async def _surroundings(lab: Lab, api: ListWatch) -> AsyncGenerator[None, None]:
     """
     async with AsyncExitStack() as stack:
         for kind in (NAMESPACES, DEVICE_CLASSES):
-            for one in lab.claim:
+            for one in lab.run.claim:
                 if one["kind"] == kind.kind and await _is_created(lab, api, kind, one):
                     stack.push_async_callback(_delete, lab, api, kind, one["metadata"]["name"])
         yield
@@ -183,7 +184,7 @@ def _rejections(lab: Lab) -> Generator[None, None, None]:
     try:
         yield
     except ApiError as error:
-        if lab.claim:
+        if lab.run.claim:
             raise Incomplete(f"the API server rejected an object of the claim file: {error}") from None
         if lab.subject.shares_api:
             raise Incomplete(f"the API server rejected the claim of drahealth: {error}") from None
@@ -255,7 +256,7 @@ async def _given(lab: Lab, api: ListWatch, slices: Sequence[Object]) -> list[Sha
         classes = {one["metadata"]["name"]: one for one in await api.list(DEVICE_CLASSES)}
     node = lab.subject.places.node_name or next((one["spec"].get("nodeName", "") for one in slices), "")
     found: list[Shape] = []
-    for claim in [dict(one) for one in lab.claim if one.get("kind") == CLAIMS.kind][:2]:
+    for claim in [dict(one) for one in lab.run.claim if one.get("kind") == CLAIMS.kind][:2]:
         try:
             in_use = {device for shape in found for device in shape.devices}
             found.append(Shape(claim, _allocation(claim, classes, node, slices, in_use)))
@@ -405,16 +406,14 @@ async def reads_claim(lab: Lab, asked: asyncio.Event, pending: "asyncio.Task[Cal
     """Whether the driver reads the claim before it answers."""
     reading = asyncio.create_task(asked.wait())
     try:
-        await within(lab.subject.clock, READ_LIMIT, _first({reading, pending}))
+        await within(
+            lab.subject.clock, READ_LIMIT, asyncio.wait({reading, pending}, return_when=asyncio.FIRST_COMPLETED)
+        )
     except TimeoutError:
         return False
     finally:
         reading.cancel()
     return asked.is_set()
-
-
-async def _first(tasks: "set[asyncio.Task[Any]]") -> None:
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def driver_restart(lab: Lab) -> None:

@@ -28,9 +28,10 @@ SLOWNESS = 4.0
 DEADLINE = 180.0
 """Seconds of the longest run by default."""
 _BESIDE_WATCH = 55.0
-"""Seconds before the deadline at which the experiment `watch` ends at the latest: time for the other experiments."""
-LONGEST_WATCH = DEADLINE - _BESIDE_WATCH
-"""Seconds of the longest watch by default: enough for a timeout of two minutes."""
+"""Seconds before the deadline at which the experiment `watch` ends at the latest: time for the other experiments.
+
+With the default deadline, `watch` has enough time for a timeout of two minutes.
+"""
 
 
 @dataclass(frozen=True)

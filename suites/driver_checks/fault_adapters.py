@@ -224,7 +224,7 @@ class Backend:
         reading = asyncio.ensure_future(self._matching(words))
         ended = asyncio.ensure_future(self._process.exited())
         try:
-            await within(self._clock, limit, _first(reading, ended))
+            await within(self._clock, limit, asyncio.wait([reading, ended], return_when=asyncio.FIRST_COMPLETED))
         except TimeoutError:
             raise ActionFailed(
                 f"{self._name} did not write {' or '.join(words)} within {limit:g} s", timed_out=True
@@ -245,10 +245,6 @@ class Backend:
 
     def _output_text(self) -> str:
         return output_text(self._process.output()) if self._process else ""
-
-
-async def _first(*tasks: "asyncio.Future[Any]") -> None:
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
 
 # The fault adapters of one driver process: does each action of a fault, with a time limit.

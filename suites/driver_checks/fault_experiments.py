@@ -4,7 +4,6 @@ import asyncio
 import signal
 from collections.abc import AsyncGenerator, Set
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -211,7 +210,7 @@ async def second_fault(lab: Lab) -> None:
     async with bench_of(lab) as bench:
         for number, (first, second) in enumerate(found):
             try:
-                device = await bench.healthy_device(first if first.device else replace(first, device=second.device))
+                device = await bench.healthy_device(first)
             except Incomplete:
                 if number:
                     return  # the faults of an earlier pair cannot be cleared together

@@ -82,7 +82,7 @@ class FaultStreams:
         """
         lab, now = self._lab, self._lab.subject.clock.now()
         start = now if since is None else since
-        longest = lab.longest_watch / 2 if limit is None else limit
+        longest = lab.run.longest_watch / 2 if limit is None else limit
 
         def followed() -> bool:
             lab.subject.check_running()

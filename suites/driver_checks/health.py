@@ -26,7 +26,7 @@ async def watch(lab: Lab) -> None:
         began = clock.now()
         streams = [await stack.enter_async_context(subscribed(plugin, api, clock, lab.record)) for api in apis]
         lab.facts.watched += streams
-        end = began + max(lab.longest_watch, WATCH_SECONDS)
+        end = began + max(lab.run.longest_watch, WATCH_SECONDS)
         while any(stream.is_open for stream in streams) and clock.now() < end:
             if all(stream.can_end(WATCH_SECONDS) for stream in lab.facts.watched):
                 break

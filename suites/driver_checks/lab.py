@@ -1,15 +1,14 @@
 """What an experiment works with: the driver, where to record, and what other experiments learned of the driver."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from drahealth.proto.events import Event
 from drahealth.proto.values import PluginDevice
 from drahealth.suites.driver_checks.device_plugins.kubelet import DevicePluginKubelet, RegisteredPlugin
-from drahealth.suites.driver_checks.driver_run import LONGEST_WATCH
-from drahealth.suites.driver_checks.profile.model import GRACE
+from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin, Subscriber
 from drahealth.suites.driver_checks.subject.subject import Subject
 
@@ -46,14 +45,8 @@ class Lab:
     record: Callable[[Event], None]
     """Records an event of this experiment, with the present time."""
     facts: Facts
-    claim: Sequence[Mapping[str, Any]] = ()
-    """The objects of the user's claim file; empty for a claim for one published device."""
-    claim_devices: int | Literal["all"] = 1
-    """Devices of a claim without a claim file."""
-    grace: float = GRACE
-    """Seconds from SIGTERM to SIGKILL."""
-    longest_watch: float = LONGEST_WATCH
-    """Seconds after which `watch` ends, even if a timeout is not over."""
+    run: DriverRun
+    """What the user asked."""
     _ended: Mapping[str, asyncio.Event] = field(default_factory=dict)
 
     async def ended(self, experiment: str) -> None:

@@ -1,7 +1,7 @@
 """What evidence shows of health: streams, timeouts, agreement of streams, and faults. Pure."""
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 
 from drahealth.proto.events import (
@@ -140,22 +140,15 @@ def served_apis(evidence: Evidence) -> dict[str, Stream]:
 def absence(evidence: Evidence) -> tuple[str, tuple[int, ...]] | None:
     """Why the driver has no health, with the records that prove it: each API was called and answered Unimplemented."""
     info, called = described(evidence), streams(evidence, "services")
-    if info is None or {one.api.name for one in called} != set(HEALTH_APIS) or not all(map(_unimplemented, called)):
+    ends = [one.end for one in called if one.end and one.end.what.code == "UNIMPLEMENTED" and not one.reports]
+    if info is None or {one.api.name for one in called} != set(HEALTH_APIS) or len(ends) < len(called):
         return None
     names = sorted(advertised(evidence) & {api.advertised for api in HEALTH_APIS.values()})
     start = f"{', '.join(names)} is advertised, but" if names else "health is not advertised, and"
     return f"{start} each health API answers Unimplemented", (
         info.number,
-        *_numbers(one.end for one in called),
+        *(end.number for end in ends),
     )
-
-
-def _unimplemented(stream: Stream) -> bool:
-    return not stream.reports and stream.end is not None and stream.end.what.code == "UNIMPLEMENTED"
-
-
-def _numbers(records: "Iterable[Observation[StreamClosed] | None]") -> Iterator[int]:
-    return (one.number for one in records if one)
 
 
 # Until when a report of a device is valid, and whether a stream was watched until then. Pure.

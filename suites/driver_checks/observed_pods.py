@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from drahealth.manager.profile import KEP, PROFILES, Profile
 from drahealth.manager.status import resource_id
-from drahealth.proto.events import ContainerSeen, PodDeleted, PodRequested, PreparedClaimsRead, StatusSeen
+from drahealth.proto.events import PodDeleted, PodRequested, PreparedClaimsRead, StatusSeen
 from drahealth.proto.values import DeviceId, Health, PreparedDevice, ResourceHealth
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.observed import (
@@ -121,7 +121,9 @@ def pod_run(evidence: Evidence, created: Observation[PodRequested]) -> PodRun:
     found = allocations(evidence, experiment)
     claims = [found[claim].what for claim in created.what.claims if claim in found]
     of_driver = {
-        (_driver(results[0]), device): None for one in claims for device, results in allocated(one, driver).items()
+        (text(results[0], "driver"), device): None
+        for one in claims
+        for device, results in allocated(one, driver).items()
     }
     calls = tuple(call for call in claim_calls(evidence, experiment) if set(call.claims) & set(created.what.claims))
     reports: dict[Device, Reports] = {}
@@ -155,13 +157,5 @@ def _checkpointed(evidence: Evidence, created: Observation[PodRequested]) -> Ite
                 yield from map(answered, claim.devices)
 
 
-def _driver(result: dict[str, object]) -> str:
-    return text(result, "driver")
-
-
 def _runs(status: StatusSeen) -> bool:
-    return status.phase == "Running" and bool(status.containers) and all(map(_is_running, status.containers))
-
-
-def _is_running(container: ContainerSeen) -> bool:
-    return container.state == "running"
+    return status.phase == "Running" and {one.state for one in status.containers} == {"running"}

@@ -78,7 +78,9 @@ def pod_with_a_claim_starts(evidence: Evidence, pod: PodRun) -> Finding:
     if not pod.delete_requested:
         return not_tested("the run ended before the Pod could start", pod.created.number)
     if not problems:
-        last, warnings = pod.statuses[-1:], [one for one in evidence.of(EventSeen, pod.experiment) if _warns(one, pod)]
+        last, events = pod.statuses[-1:], evidence.of(EventSeen, pod.experiment)
+        mine = (one for one in events if one.what.uid == pod.created.what.uid)
+        warnings = [one for one in mine if one.what.type == "Warning"]
         seen = f"its last phase is {last[0].what.phase}" if last else "it has no status"
         seen += f"; {warnings[-1].what.reason}: {warnings[-1].what.message}" if warnings else ""
         records = (*_prepares(pod), *(one.number for one in last), *(one.number for one in warnings))
@@ -186,10 +188,6 @@ def cdi_devices_exist_while_the_pod_runs(evidence: Evidence, pod: PodRun) -> Fin
     return passed("the CDI specs have all CDI devices of the Pod", *(read.number for read in reads))
 
 
-def _warns(event: "Observation[EventSeen]", pod: PodRun) -> bool:
-    return event.what.uid == pod.created.what.uid and event.what.type == "Warning"
-
-
 def _prepares(pod: PodRun) -> tuple[int, ...]:
     return tuple(call.number for call in pod.calls if call.kind == "prepare")
 
@@ -231,17 +229,15 @@ def _samples(reports: Reports, pod: PodRun) -> list[_Sample]:
     before = [one for one in reports if one[0] <= pod.end - late]
     found += [(pod.end, before[-1][1], before[-1][2])] if before else []
     valid = (sample for sample in found if _stays(reports, sample[0] - late, sample[0], sample[2]))
-    return [_Sample(time, _cut(shown, pod), number) for time, number, shown in valid]
+    return [
+        _Sample(time, Shown(shown.health, cut(shown.message, pod.profile)), number) for time, number, shown in valid
+    ]
 
 
 def _stays(reports: Reports, start: float, end: float, value: Shown) -> bool:
     """Whether the last report until the start, and all others until the end, have this value."""
     before = [one for at, _, one in reports if at <= start]
     return before[-1:] == [value] and all(one == value for at, _, one in reports if start < at <= end)
-
-
-def _cut(shown: Shown, pod: PodRun) -> Shown:
-    return Shown(shown.health, cut(shown.message, pod.profile))
 
 
 def _at(pod: PodRun, driver: str, device: Device, time: float) -> tuple[Shown, int] | None:

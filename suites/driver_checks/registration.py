@@ -292,7 +292,7 @@ async def terminated(lab: Lab) -> None:
     """Sends SIGTERM, and kills the driver if it does not end within its grace."""
     await lab.subject.signal(signal.SIGTERM)
     try:
-        await within(lab.subject.clock, lab.grace, lab.subject.exited())
+        await within(lab.subject.clock, lab.run.profile.driver.grace, lab.subject.exited())
     except TimeoutError:
         await killed(lab)
 

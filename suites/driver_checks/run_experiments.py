@@ -257,16 +257,7 @@ class _Run:
 
     async def _outcome(self, experiment: Experiment, subject: Subject, facts: Facts) -> tuple[Outcome, str]:
         """Runs an experiment to its end, its limit, the deadline, or an unexpected end of the driver."""
-        lab = Lab(
-            subject,
-            self._recorder.of_current,
-            facts,
-            self._asked.claim,
-            self._asked.profile.claim.devices,
-            self._asked.profile.driver.grace,
-            self._asked.longest_watch,
-            self._ended,
-        )
+        lab = Lab(subject, self._recorder.of_current, facts, self._asked, self._ended)
         work = asyncio.create_task(RUNS[experiment.name](lab), name=experiment.name)
         late = asyncio.create_task(self._late.wait())
         longest = self._asked.limit_of(experiment) + self._asked.start_seconds

@@ -430,7 +430,9 @@ class Discovery:
         drivers = [one for one in done if self._is_wanted(one)]
         if not drivers and len(done) < len(self._tasks) and not last:
             return None
-        return next(iter(drivers), None) or max(done, key=_usefulness, default=None)
+        return next(iter(drivers), None) or max(
+            done, key=lambda one: (one.info is not None, one.answered), default=None
+        )
 
     def _is_wanted(self, found: Found) -> bool:
         return found.info is not None and found.info.type == self._kind
@@ -469,10 +471,6 @@ def _result(attempts: RetryCallState) -> Found:
     assert attempts.outcome
     found: Found = attempts.outcome.result()
     return found
-
-
-def _usefulness(found: Found) -> tuple[bool, bool]:
-    return found.info is not None, found.answered
 
 
 # The reference manager for a driver in a sandbox: it finds the sockets that the driver names.

@@ -62,7 +62,7 @@ async def slice_deletion(lab: Lab) -> None:
             await watched.delete(published[-1])
             await watched.returned(published[-1], RETURN_LIMIT)
             watched.list()
-            await stream.follow(since, lab.longest_watch)
+            await stream.follow(since, lab.run.longest_watch)
     lab.subject.check_running()
 
 

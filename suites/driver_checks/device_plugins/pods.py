@@ -175,7 +175,8 @@ async def _amounts(node: _Node, broken: tuple[Fault, ...]) -> dict[str, int]:
 
 def _asked(lab: Lab, resource: str, healthy: int) -> int:
     """The number of devices by the driver profile. Raises Incomplete if the plugin has too few."""
-    count = healthy if lab.claim_devices == "all" else lab.claim_devices
+    devices = lab.run.profile.claim.devices
+    count = healthy if devices == "all" else devices
     if count > healthy:
         raise Incomplete(f"a Pod needs {count} devices of {resource}; the plugin lists {healthy} healthy ones")
     return count

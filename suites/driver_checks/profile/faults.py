@@ -340,9 +340,9 @@ def lasting(faults: Sequence[Fault], each: float) -> tuple[Fault, ...]:
 
 
 def pairs(faults: Sequence[Fault]) -> list[tuple[Fault, Fault]]:
-    """Neighbours that can break the same device."""
+    """Neighbours that can break the same device: if only the second one names it, the first one gets it."""
     return [
-        (one, other)
+        (one if one.device else one.model_copy(update={"device": other.device}), other)
         for one, other in pairwise(faults)
         if "" in (one.device, other.device) or one.device == other.device
     ]

@@ -4,7 +4,6 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib import resources
-from importlib.resources.abc import Traversable
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
@@ -31,15 +30,11 @@ STARTING_PROFILES = ("dra-example-driver", "nvidia", "intel", "tpu", "cpu")
 
 def starting_profile(name: str) -> dict[str, str]:
     """The files of a starting driver profile: their names and contents, the driver profile first."""
-    folder = _folder()
+    folder = resources.files("drahealth.suites.driver_checks.profile").joinpath("shipped")
     text = folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")
     data = tomllib.loads(text)
     named = [*data.get("api-server", {}).get("objects", ()), *data.get("claim", {}).get("manifests", ())]
     return {f"{name}.toml": text} | {other: folder.joinpath(other).read_text(encoding="utf-8") for other in named}
-
-
-def _folder() -> Traversable:
-    return resources.files("drahealth.suites.driver_checks.profile").joinpath("shipped")
 
 
 # Writes a commented driver profile, from the model. Pure.

@@ -14,10 +14,12 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.proto.events import Event
 from drahealth.proto.services import GET_INFO, Method
+from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.lab import Facts, Lab
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin, connected
 from drahealth.suites.driver_checks.subject.places import Places
 from drahealth.suites.driver_checks.subject.subject import Subject
+from drahealth.suites.unit.driver_checks.runs import run_with
 from drahealth.suites.unit.endings import calls_end
 
 DRIVER = "gpu.example.com"
@@ -93,10 +95,10 @@ class LabRig:
 
     # -- experiments
 
-    def lab(self, **more: Any) -> Lab:
+    def lab(self, run: DriverRun | None = None, ended: Mapping[str, asyncio.Event] | None = None) -> Lab:
         """The lab of an experiment on the running driver."""
         subject = Subject("main", self.places, self.clock, self.events.append, api=self.api)
-        return Lab(subject, self.events.append, self.facts, **more)
+        return Lab(subject, self.events.append, self.facts, run or run_with(), ended or {})
 
     def happened(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]

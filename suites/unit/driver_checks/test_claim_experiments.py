@@ -28,6 +28,7 @@ from drahealth.suites.driver_checks.run_experiments import RUNS
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin
 from drahealth.suites.driver_checks.subject.subject import Subject
 from drahealth.suites.unit.driver_checks.lab_rig import DRIVER, NODE, LabRig
+from drahealth.suites.unit.driver_checks.runs import run_with
 
 CLAIM = {
     "apiVersion": "resource.k8s.io/v1",
@@ -38,9 +39,9 @@ CLAIM = {
 CLASS = {"kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}
 
 
-async def run(rig: LabRig, name: str, **more: Any) -> None:
+async def run(rig: LabRig, name: str, claim: tuple[dict[str, Any], ...] = ()) -> None:
     async with rig.time_flies():
-        await RUNS[name](rig.lab(**more))
+        await RUNS[name](rig.lab(run_with(claim=claim)))
 
 
 async def published(rig: LabRig, **options: Any) -> FakeDriver:
@@ -189,7 +190,7 @@ async def test_claim_is_reserved_for_a_pod_only_without_controllers(
 ) -> None:
     driver = await published(rig)
     subject = Subject("main", rig.places, rig.clock, rig.events.append, command=command, api=rig.api)
-    lab = Lab(subject, rig.events.append, rig.facts)
+    lab = Lab(subject, rig.events.append, rig.facts, run_with())
     async with allocator(lab, rig.plugin(driver.endpoint)) as made:
         await made.claim(made.shapes[0], "a")
         (claim,) = await rig.api.list(CLAIMS)
@@ -217,7 +218,7 @@ async def test_slices_are_listed_and_changes_recorded(rig: LabRig) -> None:
     driver = await published(rig)
     watch = {"watch": asyncio.Event()}
     async with rig.time_flies():
-        work = asyncio.create_task(RUNS["slices"](rig.lab(_ended=watch)))
+        work = asyncio.create_task(RUNS["slices"](rig.lab(ended=watch)))
         (found,) = await asyncio.shield(rig.facts.slices)
         await driver.taint("gpu-0", "broken")
         watch["watch"].set()

@@ -89,7 +89,7 @@ async def test_slices_of_no_node_are_not_judged(tmp_path: Path) -> None:
     async with subjects(tmp_path, "main") as (api, found):
         spec = {**slice_of("")["spec"], "allNodes": True, "nodeName": None, "devices": [{"name": "gpu"}]}
         await api.create(SLICES, {"metadata": {"name": "everywhere"}, "spec": spec})
-        lab = Lab(found["main"], lambda _: None, Facts())
+        lab = Lab(found["main"], lambda _: None, Facts(), run_with())
         async with watched_slices(lab, "gpu.example.com") as watched:
             waiting = asyncio.create_task(watched.complete("gpu.example.com"))
             clock = lab.subject.clock

@@ -16,6 +16,7 @@ from drahealth.suites.driver_checks.real_kubelet import CLAIMS_FILE, cluster_kub
 from drahealth.suites.driver_checks.subject.places import Places
 from drahealth.suites.driver_checks.subject.subject import Subject
 from drahealth.suites.unit.answering_server import kubeconfig_of
+from drahealth.suites.unit.driver_checks.runs import run_with
 
 NODE = "kind-worker"
 PAUSE = "registry.k8s.io/pause:3.10"
@@ -51,7 +52,8 @@ async def lab(
     async with kubeconfig_of(app, root) as kubeconfig:
         client = await KubeClient.from_kubeconfig(kubeconfig)
         try:
-            yield Lab(Subject("kubelet", places, JumpClock(), lambda _: None, api=client), lambda _: None, Facts())
+            subject = Subject("kubelet", places, JumpClock(), lambda _: None, api=client)
+            yield Lab(subject, lambda _: None, Facts(), run_with())
         finally:
             await client.close()
 

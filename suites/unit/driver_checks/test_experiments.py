@@ -32,6 +32,7 @@ from drahealth.suites.driver_checks.run_experiments import RUNS
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin, subscribed
 from drahealth.suites.driver_checks.subject.subject import Subject
 from drahealth.suites.unit.driver_checks.lab_rig import DRIVER, LabRig
+from drahealth.suites.unit.driver_checks.runs import run_with
 
 
 async def run(rig: LabRig, *names: str) -> None:
@@ -69,7 +70,7 @@ async def test_registration_without_a_socket_is_incomplete_for_all(rig: LabRig) 
 def lab_of(rig: LabRig, *command: str) -> Lab:
     """A lab of a driver that this command started."""
     subject = Subject("main", rig.places, rig.clock, rig.events.append, command=command)
-    return Lab(subject, rig.events.append, Facts())
+    return Lab(subject, rig.events.append, Facts(), run_with())
 
 
 @pytest.mark.parametrize(
@@ -261,7 +262,7 @@ async def test_slow_subscriber_reads_one_report_until_the_watch_ends(rig: LabRig
     rig.facts.health_apis.set_result(("v1.DRAResourceHealth",))
     watch = asyncio.Event()
     async with rig.time_flies():
-        work = asyncio.create_task(RUNS["slow-subscriber"](rig.lab(_ended={"watch": watch})))
+        work = asyncio.create_task(RUNS["slow-subscriber"](rig.lab(ended={"watch": watch})))
         await RUNS["watch"](rig.lab())
         watch.set()
         await work

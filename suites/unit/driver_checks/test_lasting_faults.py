@@ -67,7 +67,7 @@ def test_plan_names_the_faults_for_which_there_is_no_time() -> None:
 
 def test_adjacent_faults_of_one_device_form_a_pair() -> None:
     one, other = named(1, device="gpu-1"), named(2, device="gpu-2")
-    assert pairs((HOT, one, other)) == [(HOT, one)]
+    assert pairs((HOT, one, other)) == [(HOT.model_copy(update={"device": "gpu-1"}), one)]
     assert pairs((HOT, named(3), named(4))) == [(HOT, named(3)), (named(3), named(4))]
 
 

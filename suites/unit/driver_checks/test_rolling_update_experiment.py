@@ -11,6 +11,7 @@ from drahealth.suites.driver_checks.rolling_update import rolling_update
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin
 from drahealth.suites.driver_checks.subject.subject import Subject
 from drahealth.suites.unit.driver_checks.lab_rig import DRIVER, LabRig
+from drahealth.suites.unit.driver_checks.runs import run_with
 
 
 @pytest.fixture
@@ -34,5 +35,5 @@ async def test_second_instance_that_listens_at_once_is_found(rig: LabRig) -> Non
     subject = Subject("updated", rig.places, rig.clock, heard, api=rig.api, command=("sleep", "600"))
     async with rig.time_flies():
         with pytest.raises(Incomplete):
-            await rolling_update(Lab(subject, heard, rig.facts))
+            await rolling_update(Lab(subject, heard, rig.facts, run_with()))
     assert str(socket) in [call.endpoint for call in rig.happened(GrpcCall)]
