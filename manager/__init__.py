@@ -12,7 +12,8 @@ from drahealth.proto.package import exports
 if TYPE_CHECKING:
     from drahealth.manager.dra import Device, PrepareError
     from drahealth.manager.manager import DeviceManager
-    from drahealth.manager.profile import KEP, PROFILES, Gates, Profile
+    from drahealth.manager.profile import KEP, Gates, Profile
+    from drahealth.manager.releases import PROFILES
     from drahealth.proto.version import __version__
 else:
     __getattr__, __dir__ = exports(__name__)

@@ -1,4 +1,4 @@
-"""The differences between the KEP and each release, as data in one place, and the feature gates of a kubelet."""
+"""The behavior of a kubelet as columns, the row of the KEP, and the feature gates. The rows of releases: `releases`."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -23,12 +23,11 @@ class Gates:
     later releases lock this gate to True."""
 
 
-# The differences between the KEP and each release, as data in one place.
+# The differences between the KEP and each release, as columns.
 #
 # A profile is a row; the manager reads its columns and never checks a version. `KEP` follows the newest revision of
-# KEP-4680, then the design document, then the older revisions. A release's row follows the observed behavior of its
-# kubelet; it is added when the reference can be compared with that kubelet. Ids such as H-06 or B-02 are facts of
-# real kubelets in docs/facts.md.
+# KEP-4680, then the design document, then the older revisions. The rows of releases are in `releases`. Ids such as
+# H-06 or B-02 are facts of real kubelets in docs/facts.md.
 
 MEBIBYTE = 2**20
 
@@ -39,7 +38,7 @@ class Profile:
 
     name: str
     release: str | None
-    """The Kubernetes minor that this row describes, None for the KEP."""
+    """The Kubernetes minor that this row describes, such as 1.36; None for the KEP."""
 
     device_id: Literal["driver/pool/device", "first CDI id"]
     """What `resourceID` is in the status; a device without CDI ids is `driver/pool/device` everywhere (P-08)."""
@@ -224,88 +223,3 @@ KEP = Profile(
     owner_by_resource=True,
 )
 """The profile of the newest revision of KEP-4680."""
-
-V1_37 = Profile(
-    name="v1.37",
-    release="1.37",
-    device_id="first CDI id",
-    health_apis=("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"),
-    asks_unadvertised=False,
-    messages=True,
-    timeouts=True,
-    watches="all",
-    unimplemented_ends_watch=True,
-    recovery_notifies=False,
-    forgets_stale=True,
-    names_joined=True,
-    named_twice="each",
-    timeouts_wrap=True,
-    devices_per_driver=16384,
-    largest_report=4 * MEBIBYTE,
-    saves_heartbeats=False,
-    message_cut="byte",
-    prepares_again="replaces",
-    claims_shown="all",
-    shows_extended_resources=False,
-    requests="filtered",
-    subrequests="as named",
-    whole_claim="one entry",
-    init_containers=False,
-    pod_level=False,
-    duplicate_id_shows="first",
-    drivers_order="any",
-    entries_ordered=False,
-    plugin_devices_ordered=False,
-    health_events=False,
-    final_status="dropped",
-    api_filters_reads=False,
-    api_keeps_stored=True,
-    unlisted_device=Health.HEALTHY,
-    forgets_list_of_gone_plugin=False,
-    tells_of_lost_devices=False,
-    resource_plugins="all",
-    owner_by_resource=True,
-)
-
-V1_36 = replace(
-    V1_37,
-    name="v1.36",
-    release="1.36",
-    health_apis=("v1alpha1.DRAResourceHealth",),
-    asks_unadvertised=True,
-    unimplemented_ends_watch=False,
-    forgets_stale=False,
-    devices_per_driver=None,
-    prepares_again="appends",
-    resource_plugins="one",
-    owner_by_resource=False,
-)
-
-V1_35 = replace(
-    V1_36,
-    name="v1.35",
-    release="1.35",
-    messages=False,
-    claims_shown="listed",
-    requests="ignored",
-    duplicate_id_shows="all",
-    api_keeps_stored=False,
-)
-
-V1_34 = replace(
-    V1_35,
-    name="v1.34",
-    release="1.34",
-    timeouts=False,
-    claims_shown="same name",
-    requests="first alone",
-)
-
-PROFILES = {profile.name: profile for profile in (KEP, V1_37, V1_36, V1_35, V1_34)}
-"""All profiles by name: kep, v1.37, v1.36, v1.35, v1.34."""
-
-
-def for_release(version: str) -> Profile | None:
-    """The row for a Kubernetes version such as `1.37.1`; None if there is none."""
-    minor = ".".join(version.removeprefix("v").split(".")[:2])
-    return next((profile for profile in PROFILES.values() if profile.release == minor), None)

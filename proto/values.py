@@ -233,3 +233,10 @@ class Amount:
 
 class AdmissionError(Exception):
     """A Pod cannot run because its devices cannot be allocated; the message says what is missing."""
+
+
+# Feature gates of Kubernetes.
+
+STATUS_GATE = "ResourceHealthStatus"
+MESSAGE_GATE = "ResourceHealthStatusMessage"
+DRA_GATE = "DynamicResourceAllocation"

@@ -1,6 +1,7 @@
 """docs/known-issues.md: where released kubelets differ, and how to see it. From known_issues.toml and results."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from drahealth.suites.judging.ledger import KnownIssue, every_known_issue
 
@@ -49,14 +50,15 @@ def _parts(note: str, results: Results) -> Iterator[str]:
             yield f"\n{what}\n\n| requirement | failed assertion | releases | fails | condition | source |\n"
             yield "| --- " * 6 + "|\n"
             yield from (_row(issue) for issue in mine if issue.what == what)
+        if threads := mine[0].threads:
+            yield f"\nThreads: {', '.join(f'[#{Path(link).name}]({link})' for link in threads)}\n"
         yield f"\nTo see it: {_command(id_, results)}\n"
 
 
 def _row(issue: KnownIssue) -> str:
     condition = "" if issue.settings == "none" else issue.settings
-    releases = ", ".join(release.removeprefix("v") for release in issue.releases)
     assertion = f"“{issue.assertion}”" + (f", in “{issue.scenario}”" if issue.scenario else "")
-    cells = (issue.requirement, assertion, releases, issue.happens, condition, issue.link)
+    cells = (issue.requirement, assertion, issue.releases_text, issue.happens, condition, issue.link)
     return f"| {' | '.join(cells)} |\n"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from drahealth.manager.profile import PROFILES
+from drahealth.manager.releases import MINORS
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.option import Command
@@ -71,7 +71,7 @@ def _parts(note: str) -> Iterator[str]:
 
 def _releases() -> Iterator[str]:
     """The releases that have a profile, the oldest first."""
-    return (profile.release for profile in reversed(PROFILES.values()) if profile.release)
+    return iter(MINORS)
 
 
 def _options(command: Command) -> Iterator[str]:

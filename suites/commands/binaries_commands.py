@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from drahealth.fakes.program.usage import CommandGroup
+from drahealth.manager.releases import DEFAULT_VERSION, VERSIONS_TEXT
 
 app = typer.Typer(
     name="binaries",
@@ -15,7 +16,7 @@ app = typer.Typer(
 
 Kubernetes = Annotated[
     str | None,
-    typer.Option(metavar="VERSION", help="Kubernetes release, such as 1.37.1, or 1.37 for its newest patch."),
+    typer.Option(metavar="VERSION", help=f"Kubernetes release, {VERSIONS_TEXT}."),
 ]
 
 
@@ -44,7 +45,9 @@ def binaries_list() -> None:
 
 
 @app.command("remove")
-def binaries_remove(kubernetes: Annotated[str, typer.Argument(help="The release, such as 1.37.1, or `helm`.")]) -> None:
+def binaries_remove(
+    kubernetes: Annotated[str, typer.Argument(help=f"The release, such as {DEFAULT_VERSION}, or `helm`.")],
+) -> None:
     """Remove a release, or Helm, from the cache."""
     from drahealth.suites.targets.kubelet.binaries.listing import remove_binaries
 

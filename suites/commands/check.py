@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from drahealth.manager.releases import VERSIONS_TEXT
 from drahealth.suites.commands.ending import harness_errors
 
 app = typer.Typer()
@@ -67,7 +68,7 @@ def check_driver(
         str | None,
         typer.Option(
             metavar="VERSION",
-            help="Kubernetes release of a real API server, such as 1.37.1, or 1.37 for its newest patch.",
+            help=f"Kubernetes release of a real API server, {VERSIONS_TEXT}.",
         ),
     ] = None,
     claim: Annotated[

@@ -71,7 +71,7 @@ def explained_ids() -> Iterable[str]:
 
 def profiles() -> Iterable[str]:
     """The profiles of the reference."""
-    from drahealth.manager.profile import PROFILES
+    from drahealth.manager.releases import PROFILES
 
     return PROFILES
 

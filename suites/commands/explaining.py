@@ -89,7 +89,7 @@ def _of_kubelets(name: str) -> Explanation:
         "readings": tuple(f"{id_}: {readings()[id_].holds}" for id_ in entry.readings),
         "needs": tuple(sorted(capability.value for capability in entry.needs)),
         "scenarios": ("the history of every scenario",) if entry.judged == "invariant" else tuple(checked),
-        "releases": tuple(dict.fromkeys(f"{_releases(issue)}: {issue.id}, {issue.what}" for issue in mine)),
+        "releases": tuple(dict.fromkeys(f"{issue.releases_text}: {issue.id}, {issue.what}" for issue in mine)),
         "link": tuple(one.link for one in quotes(name) if one.link and not one.says),
     }
     return _explanation(name, f"requirement of the {entry.applies_to}", entry.sentence, details)
@@ -117,10 +117,10 @@ def _known_issue(name: str) -> Explanation:
     details = {
         "requirement": _each(mine, lambda one: f"{one.requirement}: {requirements()[one.requirement].sentence}"),
         "assertion": _each(mine, lambda one: one.assertion),
-        "releases": _each(mine, lambda one: f"{_releases(one)} ({one.happens})"),
+        "releases": _each(mine, lambda one: f"{one.releases_text} ({one.happens})"),
         "condition": _each(mine, lambda one: "" if one.settings == "none" else one.settings),
         "scenarios": _each(mine, lambda one: one.scenario),
-        "link": _each(mine, lambda one: _link(one.link)),
+        "link": tuple(dict.fromkeys((*_each(mine, lambda one: _link(one.link)), *mine[0].threads))),
     }
     return _explanation(name, "known issue of released kubelets", " ".join(_each(mine, lambda one: one.what)), details)
 
@@ -154,10 +154,6 @@ def _link(link: str) -> str:
         return link
     path, _, function = link.partition(", ")
     return f"{_CODE}{path}" + (f" ({function})" if function else "")
-
-
-def _releases(issue: KnownIssue) -> str:
-    return ", ".join(release.removeprefix("v") for release in issue.releases)
 
 
 def _each(issues: list[KnownIssue], text: Callable[[KnownIssue], str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from drahealth.fakes.program.log import LogFormat, LogFormatOption
+from drahealth.manager.releases import DEFAULT_VERSION, PROFILES_TEXT
 from drahealth.suites.commands import completion
 
 app = typer.Typer()
@@ -31,7 +32,7 @@ def run_manager(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Profile of the reference: kep (default), or v1.34 to v1.37. With a real API server, the default is "
+            help=f"Profile of the reference: {PROFILES_TEXT}. With a real API server, the default is "
             "the profile of the API server's release.",
             autocompletion=completion.profiles,
         ),
@@ -41,7 +42,8 @@ def run_manager(
         typer.Option(metavar="KIND", help="API server: memory (in this process) or real (kube-apiserver and etcd)."),
     ] = "memory",
     kubernetes: Annotated[
-        str | None, typer.Option(metavar="VERSION", help="Kubernetes release of a real API server; default: 1.37.1.")
+        str | None,
+        typer.Option(metavar="VERSION", help=f"Kubernetes release of a real API server; default: {DEFAULT_VERSION}."),
     ] = None,
     node_name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name of the node; default: the name of this machine.")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from drahealth.fakes.control.socket_path import DEFAULT_NODE
+from drahealth.manager.releases import DEFAULT_VERSION, VERSIONS_TEXT
 
 app = typer.Typer()
 
@@ -32,9 +33,7 @@ def up(
     name: Name = DEFAULT_NODE,
     kubernetes: Annotated[
         str | None,
-        typer.Option(
-            metavar="VERSION", help="Kubernetes release, such as 1.36.3, or 1.36 for its newest patch; default: 1.37.1."
-        ),
+        typer.Option(metavar="VERSION", help=f"Kubernetes release, {VERSIONS_TEXT}; default: {DEFAULT_VERSION}."),
     ] = None,
     reference: Annotated[
         bool,

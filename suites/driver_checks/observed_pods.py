@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from drahealth.manager.profile import KEP, PROFILES, Profile
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.releases import PROFILES
 from drahealth.manager.status import resource_id
 from drahealth.proto.events import PodDeleted, PodRequested, PreparedClaimsRead, StatusSeen
 from drahealth.proto.values import DeviceId, Health, PreparedDevice, ResourceHealth

@@ -11,12 +11,12 @@ from typing import Any
 
 from drahealth.fakes.cluster.access import Access
 from drahealth.fakes.cluster.api import CLAIMS, NODES, ApiError, ControlPlaneApi, Object
-from drahealth.fakes.cluster.api_server.pod_statuses import MESSAGE_GATE, STATUS_GATE
 from drahealth.fakes.cluster.kube_client import KubeClient, access_of
 from drahealth.fakes.cluster.scheduling.claims import reserved
-from drahealth.manager.profile import Profile, for_release
+from drahealth.manager.profile import Profile
+from drahealth.manager.releases import MINORS, for_release
 from drahealth.proto.events import PreparedClaim, PreparedClaimsRead
-from drahealth.proto.values import ClaimRef
+from drahealth.proto.values import MESSAGE_GATE, STATUS_GATE, ClaimRef
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable, Unavailable
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device, answered, at, mapping, sequence, text, texts
@@ -105,8 +105,6 @@ def _device(device: Any) -> dict[str, Any]:
 
 # The node of a driver in a Pod of a cluster, as the node of Pods with claims for the driver.
 
-MINOR = "1.37"
-"""The release of the requirements."""
 _PAUSE = "/pause"
 
 
@@ -128,8 +126,8 @@ async def cluster_kubelet(lab: Lab) -> ClusterKubelet:
     node = await api.get(NODES, name)
     version = kubelet_version(node)
     profile = for_release(version)
-    if profile is None or profile.release != MINOR:
-        raise NotApplicable(f"the kubelet of node {name} has version {version}, not {MINOR}")
+    if profile is None or profile.release != MINORS[-1]:
+        raise NotApplicable(f"the kubelet of node {name} has version {version}, not {MINORS[-1]}")
     for component, path in (("kubelet", f"/api/v1/nodes/{name}/proxy/metrics"), ("API server", "/metrics")):
         try:
             gates = enabled(await api.connection.text(path))
@@ -202,8 +200,8 @@ async def real_kubelet(lab: Lab, *, own_directories: bool = False) -> AsyncGener
 
 def absence() -> str:
     """Why no real kubelet can run here, as far as can be seen without a start; empty if there is no reason."""
+    from drahealth.manager.releases import DEFAULT_VERSION
     from drahealth.suites.targets.kubelet.binaries.ensure import installed
-    from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
     from drahealth.suites.targets.kubelet.node.doctor import private_namespaces
 
     # A download or a build takes minutes, in which no other experiment could go on.
@@ -214,8 +212,8 @@ def absence() -> str:
 
 
 def _target() -> KubeletTarget:
+    from drahealth.manager.releases import DEFAULT_VERSION
     from drahealth.suites.targets.definition import Launch
-    from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
     from drahealth.suites.targets.kubelet.target import KubeletConfiguration
     from drahealth.suites.targets.versions import profile_of
 

@@ -7,7 +7,9 @@ from datetime import date
 from enum import StrEnum
 from functools import cache
 from importlib import resources
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+
+from drahealth.manager.releases import Range
 
 # The ledger of requirements: `driver_requirements.toml` binds DRA drivers, another file binds device plugins.
 
@@ -34,7 +36,7 @@ class DriverRequirement:
     link: str
     """URL of the source."""
     kubernetes: str
-    """The Kubernetes minors that it holds for, such as 1.34-1.37."""
+    """The Kubernetes minors that it holds for, such as 1.34-1.37; "KEP only" for no release."""
     apis: tuple[str, ...] = ()
     """The health APIs that it holds for; empty for all."""
     scope: Level = "check"
@@ -64,10 +66,15 @@ def requirements() -> dict[str, DriverRequirement]:
     folder = resources.files("drahealth.suites.driver_checks")
     files = (tomllib.loads(folder.joinpath(file).read_text()) for file in _FILES)
     entries = {name: entry for file in files for name, entry in file.items()}
-    return {
-        name: DriverRequirement(id=name, **{**entry, "apis": tuple(entry.get("apis", ()))})
-        for name, entry in entries.items()
-    }
+    return {name: _requirement(name, **entry) for name, entry in entries.items()}
+
+
+def _requirement(
+    name: str, since: str = "", until: str = "", kep_only: bool = False, apis: Sequence[str] = (), **entry: Any
+) -> DriverRequirement:
+    """From an entry of a file. Raises TypeError or ValueError for a wrong one."""
+    kubernetes = "KEP only" if kep_only else Range(since, until).minors
+    return DriverRequirement(id=name, kubernetes=kubernetes, apis=tuple(apis), **entry)
 
 
 # Verdicts on requirements, and the findings that support them.

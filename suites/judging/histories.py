@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from drahealth.manager.profile import PROFILES, Profile
+from drahealth.manager.profile import Profile
+from drahealth.manager.releases import PROFILES
 from drahealth.proto.events import (
     DevicesListed,
     Event,

@@ -8,6 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, ClassVar, Literal
 
+from drahealth.manager.releases import MINORS, Range
 from drahealth.suites.targets.capabilities import Capability, named
 
 # The ledger: requirements and known issues of released kubelets, as data.
@@ -46,6 +47,10 @@ class Requirement:
         return cls(id=name, **{**entry, **lists, "needs": needs})
 
 
+_THREAD = "https://github.com/kubernetes/kubernetes/issues/"
+"""Before the number of a thread. GitHub forwards to the pull request if it is one."""
+
+
 @dataclass(frozen=True, slots=True)
 class KnownIssue:
     """A known difference of released kubelets: the assertion of a requirement that fails, and the releases."""
@@ -53,13 +58,36 @@ class KnownIssue:
     id: str
     requirement: str
     assertion: str
-    releases: tuple[str, ...]
+    range: Range
+    """The releases with it."""
     happens: Literal["always", "sometimes"]
     settings: str
     link: str
     what: str
     scenario: str = ""
     """The title of the only scenario that shows the issue; "" for all scenarios with the assertion."""
+    threads: tuple[str, ...] = ()
+    """The addresses of the threads about it: the report, and the pull request with a fix."""
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any], threads: Mapping[str, Any]) -> "KnownIssue":
+        """From an entry of the file. Raises ValueError for a range that is wrong."""
+        limits = {key: entry[key] for key in ("since", "until") if key in entry}
+        rest = {key: value for key, value in entry.items() if key not in (*limits, "fixed_in")}
+        found = tuple(f"{_THREAD}{number}" for number in threads.get(entry["id"], ()))
+        return cls(**rest, range=Range(**limits, fixed_in=tuple(entry.get("fixed_in", ()))), threads=found)
+
+    @property
+    def releases(self) -> tuple[str, ...]:
+        """The names of the profiles with it, oldest first."""
+        return self.range.profiles
+
+    @property
+    def releases_text(self) -> str:
+        """Its releases for people, such as `1.34, 1.35; fixed in 1.36.4, 1.37`."""
+        minors = [minor for minor in MINORS if minor in self.range]
+        fixed = f"; fixed in {', '.join(self.range.fixed_in)}" if self.range.fixed_in else ""
+        return f"{', '.join(minors)}{fixed}"
 
     def covers(self, requirement: str, assertion: str, scenario: str) -> bool:
         """Whether this issue explains a failure of this assertion in this scenario."""
@@ -75,14 +103,14 @@ def requirements() -> dict[str, Requirement]:
 
 @cache
 def known_issues(profile: str) -> tuple[KnownIssue, ...]:
-    """The known issues of a profile, by its name. Profile `kep` has none."""
+    """The known issues of a profile, by its name, which includes the patch level. Profile `kep` has none."""
     return tuple(issue for issue in every_known_issue() if profile in issue.releases)
 
 
 def every_known_issue() -> tuple[KnownIssue, ...]:
     """The known issues of all releases, in the order of the file."""
-    entries = _load("known_issues.toml")["issue"]
-    return tuple(KnownIssue(**{**entry, "releases": tuple(entry["releases"])}) for entry in entries)
+    content = _load("known_issues.toml")
+    return tuple(KnownIssue.of(entry, content["threads"]) for entry in content["issue"])
 
 
 def _load(name: str) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drahealth.fakes.cluster.api_server.metadata_validation import is_name
-from drahealth.fakes.cluster.api_server.pod_statuses import MESSAGE_GATE, STATUS_GATE
-from drahealth.manager.profile import KEP, PROFILES, Gates, Profile
+from drahealth.manager.profile import KEP, Gates, Profile
+from drahealth.manager.releases import PROFILES
 from drahealth.proto.sockets import PATH_LIMIT
+from drahealth.proto.values import MESSAGE_GATE, STATUS_GATE
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.manager_command.output import check_history_file
 from drahealth.suites.output_paths import check_output_folder

@@ -13,12 +13,12 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.waiting import poll
 from drahealth.manager.dra import Device
 from drahealth.manager.manager import DeviceManager
-from drahealth.manager.profile import KEP, PROFILES, Profile
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.releases import DEFAULT_VERSION, PROFILES
 from drahealth.proto.events import Event, PluginDeregistered, PluginRegistered, RegistrationFailed
 from drahealth.proto.values import AllocatedClaim, Health, PreparedDevice
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.nodes.node import Node, timed_out
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.kubelet.target import KubeletConfiguration
 from drahealth.suites.targets.reference.target import ReferenceConfiguration
 from drahealth.suites.targets.run_directory import RunDirectory
@@ -180,7 +180,7 @@ class ReferenceNode(Node):
     """
 
     def __init__(self, profile: Profile | str = KEP) -> None:
-        """`profile` is what it behaves as: kep, v1.37, v1.36, v1.35 or v1.34. Raises ConfigurationError for others."""
+        """`profile` is what it behaves as: kep, or a release such as v1.37. Raises ConfigurationError for others."""
         found = profile if isinstance(profile, Profile) else PROFILES.get(profile)
         if found is None:
             raise ConfigurationError(f"profile must be one of {', '.join(PROFILES)}, got {profile!r}")
@@ -198,6 +198,6 @@ class LocalNode(Node):
     """
 
     def __init__(self, kubernetes: str = DEFAULT_VERSION) -> None:
-        """`kubernetes` is a release from 1.34 to 1.37, such as 1.37.1. Raises ConfigurationError for others."""
+        """`kubernetes` is a supported release, such as 1.37.1. Raises ConfigurationError for others."""
         version = parse_version(kubernetes)
         super().__init__(KubeletConfiguration(profile_of(version), version))

@@ -1,11 +1,12 @@
-"""What kubelets of Kubernetes 1.34 to 1.37 show of the devices of a driver, from its evidence. Pure."""
+"""What kubelets of each release show of the devices of a driver, from its evidence. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from drahealth.manager.cache import HealthCache
 from drahealth.manager.plugin import pick_health_api
-from drahealth.manager.profile import PROFILES, Profile
+from drahealth.manager.profile import Profile
+from drahealth.manager.releases import MINORS, RELEASES, enables
 from drahealth.manager.resources import Resources
 from drahealth.manager.status import entries, resource_id
 from drahealth.proto.events import ListReceived, ReportReceived, StreamClosed, StreamOpened
@@ -13,6 +14,7 @@ from drahealth.proto.quoting import printable
 from drahealth.proto.values import (
     DEFAULT_TIMEOUT,
     MESSAGE_LIMIT,
+    STATUS_GATE,
     ClaimUse,
     DeviceHealth,
     DeviceId,
@@ -91,7 +93,7 @@ def changes(shown: Iterable[Seen]) -> Iterator[Seen]:
 
 # What a release shows of one device. A value.
 
-GATED = ("1.34", "1.35")
+GATED = tuple(minor for minor in MINORS if not enables(STATUS_GATE, minor))
 """Releases whose feature gate ResourceHealthStatus is off by default (facts, section 0)."""
 
 
@@ -123,7 +125,7 @@ def shown_text(shown: Sequence[Seen]) -> str:
     return ", then ".join(texts)
 
 
-# What kubelets of Kubernetes 1.34 to 1.37 show of the devices of a device plugin, from the recorded lists. Pure.
+# What kubelets of each release show of the devices of a device plugin, from the recorded lists. Pure.
 
 _PODS = ("plugin-pod-faults", "plugin-pod-status")
 """Experiments with a Pod on the reference; the first one that ran a Pod counts."""
@@ -138,7 +140,7 @@ def shown_of_lists(evidence: Evidence) -> tuple[ReleaseView, ...]:
     pod = pods[0]
     devices = [device for _, device in pod.allocated]
     events = [one for one in _events(evidence, pod.experiment) if one.at <= pod.end]
-    releases = sorted((one for one in PROFILES.values() if one.release), key=lambda one: one.name)
+    releases = [release.behavior for release in RELEASES]
     return tuple(_view(release, device, devices, events) for release in releases for device in devices)
 
 
@@ -187,7 +189,7 @@ def _reasons(profile: Profile, device: Device, devices: Sequence[Device], events
         yield f"{others[0]} has a device with the same ID, so a change can be shown late"
 
 
-# What kubelets of Kubernetes 1.34 to 1.37 show of the devices of a Pod, from the recorded reports. Pure.
+# What kubelets of each release show of the devices of a Pod, from the recorded reports. Pure.
 
 _SOURCES = (("pod-faults", "pod-faults"), ("pod-status", "pod-status"), ("registration", "claims"))
 """Experiments whose GetInfo and whose claims are of one driver process; the first one with reports counts."""
@@ -210,7 +212,7 @@ def shown_by_releases(evidence: Evidence) -> tuple[ReleaseView, ...]:
             driver = text(info.what.response, "name")
             devices = _prepared(evidence, claims, driver)
             advertised = texts(info.what.response, "supported_versions")
-            releases = sorted((one for one in PROFILES.values() if one.release), key=lambda one: one.name)
+            releases = [release.behavior for release in RELEASES]
             views = (_Release(evidence, claims, driver, devices, advertised, one).views() for one in releases)
             return tuple(view for each in views for view in each)
     return ()

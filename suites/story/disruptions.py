@@ -2,12 +2,11 @@
 
 from collections.abc import Collection
 
-from drahealth.fakes.cluster.api_server.pod_statuses import MESSAGE_GATE, STATUS_GATE
 from drahealth.proto import events
+from drahealth.proto.values import DRA_GATE, MESSAGE_GATE, STATUS_GATE
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.story.history import History
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.gates import DRA_GATE
 from drahealth.suites.targets.target import Target
 
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Literal
 
+from drahealth.manager.releases import VERSIONS_TEXT
 from drahealth.suites.targets.option import Option, choice
 from drahealth.suites.targets.versions import parse_version
 
@@ -25,7 +26,7 @@ def _health_api(name: str) -> "HealthApi | Literal['all']":
 KUBERNETES = Option(
     "kubernetes",
     "VERSION",
-    "Kubernetes release of the real kubelet or API server, such as 1.37.1, or 1.37 for its newest patch.",
+    f"Kubernetes release of the real kubelet or API server, {VERSIONS_TEXT}.",
     parse_version,
     ("run", "doctor"),
 )

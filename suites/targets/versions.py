@@ -1,20 +1,19 @@
-"""Kubernetes versions, and the profiles of their kubelets."""
+"""Kubernetes versions, and what a release has: the profile of its kubelet, capabilities, feature gates."""
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from drahealth.manager import releases
+from drahealth.manager.profile import Profile
+from drahealth.proto.values import DRA_GATE, MESSAGE_GATE, STATUS_GATE
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.capabilities import Capability
 
-if TYPE_CHECKING:
-    from drahealth.manager.profile import Profile
-
-NEWEST: Mapping[str, str] = {"1.37": "1.37.1", "1.36": "1.36.3", "1.35": "1.35.4", "1.34": "1.34.4"}
-"""The newest known patch release of each minor release, on which the scenarios run in CI."""
-
 _MINOR = re.compile(r"v?((?:0|[1-9]\d*)\.(?:0|[1-9]\d*))")
 _PATCH = re.compile(_MINOR.pattern + r"\.(0|[1-9]\d*)(-(?:alpha|beta|rc)\.\d+)?")
+
+NEWEST: Mapping[str, str] = {release.minor: release.newest for release in releases.RELEASES[::-1]}
+"""The newest known patch release of each minor release."""
 
 
 def parse_version(text: str, newest: Mapping[str, str] = NEWEST) -> str:
@@ -30,7 +29,8 @@ def parse_version(text: str, newest: Mapping[str, str] = NEWEST) -> str:
         return newest[minor[1]]
     if not _PATCH.fullmatch(version):
         raise ConfigurationError(
-            f"a Kubernetes version must be MAJOR.MINOR or MAJOR.MINOR.PATCH, got {text!r}", "for example 1.37 or 1.37.1"
+            f"a Kubernetes version must be MAJOR.MINOR or MAJOR.MINOR.PATCH, got {text!r}",
+            f"for example {releases.MINORS[-1]} or {releases.DEFAULT_VERSION}",
         )
     return version.removeprefix("v")
 
@@ -42,50 +42,68 @@ def names_patch(text: str) -> bool:
 
 def _unsupported(version: str) -> ConfigurationError:
     return ConfigurationError(
-        f"drahealth does not support Kubernetes {version}", f"choose a release of {', '.join(NEWEST)}"
+        f"drahealth does not support Kubernetes {version}", f"choose a release of {', '.join(releases.MINORS[::-1])}"
     )
 
 
-def profile_of(version: str) -> "Profile":
-    """The profile of the kubelets of this release. Raises ConfigurationError for a release without one."""
-    from drahealth.manager.profile import for_release  # only here: options are listed without it
-
-    found = for_release(version)
+def profile_of(version: str) -> Profile:
+    """The profile of the kubelets of this version. Raises ConfigurationError for a release without one."""
+    found = releases.for_release(version)
     if found is None:
         raise _unsupported(version)
     return found
 
 
-_ON_SINCE = {
-    Capability.TAINT_DEVICES: ("DRADeviceTaints", 36),
-    Capability.RESTART_RULES: ("ContainerRestartRules", 35),
-    Capability.EXTENDED_RESOURCES: ("DRAExtendedResource", 36),
+# Capabilities that a release lacks.
+
+_GATES = {
+    Capability.TAINT_DEVICES: "DRADeviceTaints",
+    Capability.RESTART_RULES: "ContainerRestartRules",
+    Capability.EXTENDED_RESOURCES: "DRAExtendedResource",
 }
-"""The feature gates of capabilities, and the minor releases since which they are on by default."""
+"""The feature gates of capabilities."""
 
 
 def missing_in(version: str) -> Mapping[Capability, str]:
     """The capabilities that a control plane and a kubelet of this release lack with their default feature gates."""
-    minor = int(version.split(".")[1])
+    minor = ".".join(version.split(".")[:2])
     off = {
-        capability: f"in Kubernetes 1.{minor} the feature gate {gate} is off by default"
-        for capability, (gate, since) in _ON_SINCE.items()
-        if minor < since
+        capability: f"in Kubernetes {minor} the feature gate {gate} is off by default"
+        for capability, gate in _GATES.items()
+        if not releases.enables(gate, minor)
     }
-    if minor < 37:
+    release = releases.find(version)
+    if release is not None and not release.resizes_with_claims:
         off[Capability.RESIZE_WITH_CLAIMS] = (
-            f"the API server of Kubernetes 1.{minor} rejects a resize of a Pod with claims"
+            f"the API server of Kubernetes {minor} rejects a resize of a Pod with claims"
         )
     return {**off, **locked_in(version)}
 
 
-def locked_in(release: str) -> Mapping[Capability, str]:
+def locked_in(version: str) -> Mapping[Capability, str]:
     """The capabilities that a kubelet of this release lacks because it locks feature gates or does not have them."""
-    locked = {
-        Capability.SWITCH_DRA: "since Kubernetes 1.35, the feature gate DynamicResourceAllocation is locked to true"
-    }
-    absent = {
-        Capability.SWITCH_MESSAGES: "Kubernetes before 1.36 does not have the feature gate ResourceHealthStatusMessage"
-    }
-    minor = int(release.split(".")[1])
-    return {**(locked if minor >= 35 else {}), **(absent if minor < 36 else {})}
+    lacks = dict[Capability, str]()
+    if releases.locks(DRA_GATE, version):
+        since = next(release.minor for release in releases.RELEASES if DRA_GATE in release.locks)
+        lacks[Capability.SWITCH_DRA] = f"since Kubernetes {since}, the feature gate {DRA_GATE} is locked to true"
+    if not releases.has_gate(MESSAGE_GATE, version):
+        since = next(release.minor for release in releases.RELEASES if MESSAGE_GATE in release.gates)
+        lacks[Capability.SWITCH_MESSAGES] = f"Kubernetes before {since} does not have the feature gate {MESSAGE_GATE}"
+    return lacks
+
+
+# The feature gates of device health and of DRA.
+
+
+def kubelet_gates(profile: Profile, on: bool, dra: bool = True, messages: bool = True) -> dict[str, bool]:
+    """The gates of a kubelet: those of device health, and that of DRA if the release can disable it."""
+    can_disable = profile.release is not None and not releases.locks(DRA_GATE, profile.release)
+    return feature_gates(profile, on, messages) | ({DRA_GATE: dra} if can_disable else {})
+
+
+def feature_gates(profile: Profile, on: bool = True, messages: bool = True) -> dict[str, bool]:
+    """The gates of device health in a release. `on` is the gate of health, `messages` that of messages.
+
+    Messages cannot be on without health (A-03), and the first releases have no gate of messages.
+    """
+    return {STATUS_GATE: on} | ({MESSAGE_GATE: on and messages} if profile.messages else {})

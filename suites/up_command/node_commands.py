@@ -17,10 +17,10 @@ from drahealth.fakes.control.socket_path import DEFAULT_NODE
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.usage import as_called, command_name
 from drahealth.fakes.program.user_files import FileError, documents
+from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.proto.quoting import one_line
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.kubelet.binaries.ensure import ensure_kubectl
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.stage_printer import StagePrinter
 from drahealth.suites.up_command.node_folder import NodeFolder, NodeState, ProcessIdentity, read_state, ready
 

@@ -349,9 +349,8 @@ def components_of(state: NodeState, progress: Progress) -> Components | None:
 
         gates_of(gates_text(state.gates))
         return None
-    from drahealth.suites.targets.gates import feature_gates
     from drahealth.suites.targets.kubelet.binaries.ensure import ensure
-    from drahealth.suites.targets.versions import profile_of
+    from drahealth.suites.targets.versions import feature_gates, profile_of
 
     binaries = ensure(state.kubernetes, progress)
     gates = feature_gates(profile_of(state.kubernetes))

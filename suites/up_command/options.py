@@ -7,8 +7,8 @@ from pathlib import Path
 from drahealth.fakes.inventory.file import load_file
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.user_files import FileError, read
+from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.versions import NEWEST, parse_version, profile_of
 from drahealth.suites.up_command.node_folder import NodeFolder, NodeState
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from drahealth.manager.releases import DEFAULT_VERSION, RELEASES
 from drahealth.suites.targets.kubelet.binaries.ensure import ensure_kubectl
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.unit.up_command.node_commands import RELEASE, drahealth, folder_of_nodes
 
-OLDER = ("1.34.4", "1.35.4", "1.36.3")
+OLDER = tuple(release.newest for release in RELEASES[:-1])
 """The other releases of kubectl. They are used with `--every-kubectl`: each takes half a minute."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--every-kubectl", action="store_true", help="Compare kubectl 1.34 to 1.36, too.")
+    parser.addoption("--every-kubectl", action="store_true", help="Compare the kubectls of older releases, too.")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -21,9 +21,8 @@ from api_answers.comparison import (
 )
 from api_answers.kinds import matrix
 from api_answers.scenarios import SCENARIOS
-from drahealth.manager.profile import for_release
+from drahealth.manager.releases import DEFAULT_VERSION, for_release
 from drahealth.suites.targets.api_servers.serving import MemoryApiServer, api_server, field_rules
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 
 ALL = (*matrix(), *SCENARIOS)
 

@@ -35,12 +35,12 @@ from differential.script import (
     held_plugins,
 )
 from drahealth.fakes.control.fake_options import Returned
-from drahealth.manager.profile import V1_37
+from drahealth.manager.releases import NEWEST
 from drahealth.proto.health_apis import RELEASED as APIS
 
 # Reports at the limit of devices of a driver (H-13): one that fills the list, and others that replace names in it.
 
-MOST = V1_37.devices_per_driver or 0
+MOST = NEWEST.devices_per_driver or 0
 TIMEOUT = 10
 """Seconds: longer than the handling of a full report."""
 _POOL = "full"

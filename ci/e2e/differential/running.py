@@ -27,11 +27,11 @@ from differential.subjects import (
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.program.usage import SingleCommand
 from drahealth.manager.profile import Profile
+from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Configuration, Launch, TargetDefinition
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.reference.options import PROFILE
 from drahealth.suites.targets.versions import parse_version, profile_of
 

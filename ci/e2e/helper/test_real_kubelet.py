@@ -18,9 +18,8 @@ from drahealth.fakes.kubelet_plugin import (
     RegistrationStatus,
     start,
 )
-from drahealth.manager.profile import PROFILES
+from drahealth.manager.releases import DEFAULT_VERSION, NEWEST
 from drahealth.suites.targets.kubelet.binaries import ensure as binaries
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.kubelet.target import KubeletTarget
 from drahealth.suites.unit.endings import PATIENCE
 
@@ -44,7 +43,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="module")
 async def target() -> AsyncIterator[KubeletTarget]:
-    target = KubeletTarget(binaries.ensure(DEFAULT_VERSION), PROFILES["v1.37"])
+    target = KubeletTarget(binaries.ensure(DEFAULT_VERSION), NEWEST)
     try:
         await target.start()
         yield target

@@ -17,6 +17,7 @@ from typing import Any
 
 import filelock
 
+from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.file_locks import held
 from drahealth.suites.targets.kubelet.binaries.build import (
@@ -28,7 +29,7 @@ from drahealth.suites.targets.kubelet.binaries.build import (
     program_path,
     run_go,
 )
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, Package
+from drahealth.suites.targets.kubelet.binaries.releases import Package
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.run_directory import default_root
 from mutation.hand import ROOT, DoesNotApplyError, HandMutant, HandMutantError, part_and_entries

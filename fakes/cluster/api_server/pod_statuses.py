@@ -9,7 +9,7 @@ from typing import Any
 from drahealth.fakes.cluster.api import PODS, Object
 from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.refusals import FieldError
-from drahealth.proto.values import MESSAGE_LIMIT, Health
+from drahealth.proto.values import MESSAGE_GATE, MESSAGE_LIMIT, STATUS_GATE, Health
 
 # The rules of an API server for `allocatedResourcesStatus`, and the effect of the feature gates on a pod.
 #
@@ -17,8 +17,6 @@ from drahealth.proto.values import MESSAGE_LIMIT, Health
 # while the gate is off the field is dropped when serving and may be wiped by the next write. Kubernetes 1.36 and
 # 1.37: reads are never filtered, and a write keeps the field if the old object has it (A-04 to A-06, docs/facts.md).
 
-STATUS_GATE = "ResourceHealthStatus"
-MESSAGE_GATE = "ResourceHealthStatusMessage"
 
 STATUS_LISTS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 """The fields of a pod's status with container statuses."""

@@ -2,7 +2,7 @@
 
 from typing import Literal, get_args
 
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
+from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.suites.targets.option import Option, choice
 
 ApiServerKind = Literal["memory", "real"]

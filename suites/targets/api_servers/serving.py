@@ -11,23 +11,24 @@ from typing import TYPE_CHECKING
 
 from drahealth.fakes.cluster.access import static_kubeconfig
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, NAMESPACES, NODES, PODS
-from drahealth.fakes.cluster.api_server.pod_statuses import KEP_RULES, MESSAGE_GATE, STATUS_GATE, FieldRules
+from drahealth.fakes.cluster.api_server.pod_statuses import KEP_RULES, FieldRules
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.storage import ObjectFiles
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.program.private_files import replace_file
 from drahealth.manager.profile import Gates, Profile
+from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe, StatusWritten, ignore
+from drahealth.proto.values import MESSAGE_GATE, STATUS_GATE
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.processes.sandbox import sandbox, ways
 from drahealth.suites.targets.api_servers.options import ApiServerKind
 from drahealth.suites.targets.api_servers.server import ALL_ON, ApiServerProcess, data_folder, objects_folder, port_in
 from drahealth.suites.targets.audit import AuditLog
 from drahealth.suites.targets.file_locks import lock
-from drahealth.suites.targets.gates import feature_gates
 from drahealth.suites.targets.kubelet.binaries.ensure import ensure
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, Binaries
+from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node import credentials
 from drahealth.suites.targets.kubelet.node.control_plane import DELETION_ONLY, ControlPlane
 from drahealth.suites.targets.kubelet.node.credentials import ADMIN_USER
@@ -35,7 +36,7 @@ from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.processes import ApiProbe, Process, Reservation, check, until
 from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.run_directory import RunDirectory
-from drahealth.suites.targets.versions import profile_of
+from drahealth.suites.targets.versions import feature_gates, profile_of
 
 if TYPE_CHECKING:
     from drahealth.fakes.cluster.api_server.http import Credentials, HttpApi

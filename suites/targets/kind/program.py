@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from drahealth.manager.releases import MINORS, RELEASES, patch_level
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.processes.child import run
 from drahealth.suites.targets import engine
@@ -55,9 +56,9 @@ def explain(doing: str, output: str) -> HarnessError:
 
 # The Kubernetes release of a cluster and of a node image.
 
-NEWEST: Mapping[str, str] = {"1.37": "1.37.0", "1.36": "1.36.1", "1.35": "1.35.0", "1.34": "1.34.0"}
-"""The newest known patch release of each minor release for which kind has published a node image (v0.30 to v0.33)."""
-DEFAULT = NEWEST["1.37"]
+NEWEST: Mapping[str, str] = {release.minor: release.node_image for release in RELEASES}
+"""The newest known patch release of each minor release for which kind has published a node image."""
+DEFAULT = RELEASES[-1].node_image
 
 
 def with_image(version: str) -> str:
@@ -89,8 +90,8 @@ async def release_of(engine: Engine, image: str) -> str | None:
 
 # The `kind` program: makes and deletes clusters and loads images. It never changes the kubeconfig of the user.
 
-OLDEST = (0, 30)
-"""The first kind that supports Kubernetes 1.34, the oldest supported release."""
+OLDEST = patch_level(RELEASES[0].kind)[:2]
+"""The kind that published the node image of the oldest supported release."""
 NODE_IMAGE = "DRAHEALTH_NODE_IMAGE"
 """The variable with the node image, if no option names one."""
 CREATE_LIMIT = 900.0
@@ -223,7 +224,9 @@ async def find_kind(engine: Engine) -> Kind:
     if done.code or found is None:
         raise HarnessError(f"`kind version` shows no version: {(done.stdout + done.stderr).strip()[:200]!r}", _INSTALL)
     if tuple(map(int, found.groups()[:2])) < OLDEST:
-        raise HarnessError(f"kind {found[0]} is too old for the node images of Kubernetes 1.34 to 1.37", _INSTALL)
+        raise HarnessError(
+            f"kind {found[0]} is too old for the node images of Kubernetes {MINORS[0]} to {MINORS[-1]}", _INSTALL
+        )
     return Kind(engine, found[0])
 
 

@@ -19,7 +19,6 @@ from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.drivers import RemoteDrivers
 from drahealth.suites.targets.engine import Engine
-from drahealth.suites.targets.gates import feature_gates, kubelet_gates
 from drahealth.suites.targets.kind import program
 from drahealth.suites.targets.kind.cluster import (
     ClusterLock,
@@ -34,7 +33,7 @@ from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.pods.deployment import NAMESPACE, SERVICE_ACCOUNTS, host_in, why_gone
 from drahealth.suites.targets.shared_options import KUBERNETES
 from drahealth.suites.targets.target import Opened, Window
-from drahealth.suites.targets.versions import missing_in, profile_of
+from drahealth.suites.targets.versions import feature_gates, kubelet_gates, missing_in, profile_of
 
 # The kind target: a cluster in containers with a real container runtime; the fake driver runs in a pod of the node.
 

@@ -17,7 +17,7 @@ def _configure(values: Values) -> Configuration:
 
 
 def _examine(values: Values, progress: Progress) -> Iterator[Check]:
-    from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
+    from drahealth.manager.releases import DEFAULT_VERSION
     from drahealth.suites.targets.kubelet.node.doctor import examine
 
     version = values.get(KUBERNETES) or DEFAULT_VERSION

@@ -14,14 +14,14 @@ from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.cluster.runtime import ContainerRuntime
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
 from drahealth.manager.profile import Profile
+from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Observe, Record
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
-from drahealth.suites.targets.gates import feature_gates, kubelet_gates
 from drahealth.suites.targets.kubelet.binaries.ensure import check_release, ensure
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, Binaries
+from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
 from drahealth.suites.targets.kubelet.node.control_plane import ComponentGates
 from drahealth.suites.targets.kubelet.options import KUBELET
@@ -29,7 +29,7 @@ from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.shared_options import DRIVER, KUBERNETES, place_of
 from drahealth.suites.targets.target import Opened, Window
-from drahealth.suites.targets.versions import missing_in, profile_of
+from drahealth.suites.targets.versions import feature_gates, kubelet_gates, missing_in, profile_of
 
 # The kubelet target: a real kubelet and a real control plane on this machine, with a fake container runtime.
 #

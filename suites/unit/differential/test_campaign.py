@@ -9,7 +9,8 @@ from differential.lane import Played
 from differential.running import Campaign, Outcome, format_outcome
 from differential.script import Report, Script
 from differential.subjects import ReferenceSubject
-from drahealth.manager.profile import KEP, V1_37, Profile
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.releases import NEWEST
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.unit.differential.scripts import script
 
@@ -30,7 +31,7 @@ def is_small(script: Script) -> bool:
 
 @pytest.mark.long
 async def test_a_profile_has_no_difference_from_itself() -> None:
-    outcomes = await campaign(V1_37, V1_37, *filter(is_small, generate(3, 8)))
+    outcomes = await campaign(NEWEST, NEWEST, *filter(is_small, generate(3, 8)))
     found = [
         outcome for outcome in outcomes if outcome.verdict not in ("same", "fleeting")
     ]  # a busy machine can be late
@@ -38,7 +39,7 @@ async def test_a_profile_has_no_difference_from_itself() -> None:
 
 
 async def test_the_kep_differs_from_a_release_by_device_ids() -> None:
-    (outcome,) = await campaign(V1_37, KEP, script())
+    (outcome,) = await campaign(NEWEST, KEP, script())
     assert outcome.verdict == "different"
     assert [(d.what.split()[-1], d.reference, d.kubelet) for d in outcome.differences] == [
         ("'driver-0/gpu=gpu-0'", "nothing", "Healthy"),
@@ -65,14 +66,14 @@ class Moody:
 
 
 async def verdict_on(*profiles: Profile | None) -> str:
-    (outcome,) = await Campaign(Moody(*profiles), V1_37, lambda _: None).run({0: script()})
+    (outcome,) = await Campaign(Moody(*profiles), NEWEST, lambda _: None).run({0: script()})
     return outcome.verdict
 
 
 async def test_a_difference_that_does_not_occur_again_is_fleeting() -> None:
-    assert await verdict_on(KEP, V1_37) == "fleeting"
-    assert await verdict_on(KEP, KEP, KEP, V1_37) == "fleeting"
-    assert await verdict_on(KEP, KEP, KEP, KEP, V1_37) == "different"
+    assert await verdict_on(KEP, NEWEST) == "fleeting"
+    assert await verdict_on(KEP, KEP, KEP, NEWEST) == "fleeting"
+    assert await verdict_on(KEP, KEP, KEP, KEP, NEWEST) == "different"
 
 
 async def test_a_script_that_cannot_be_played_is_broken() -> None:

@@ -15,7 +15,8 @@ from differential.script import (
     StopPlugin,
 )
 from differential.subjects import play_on_reference
-from drahealth.manager.profile import KEP, V1_37
+from drahealth.manager.profile import KEP
+from drahealth.manager.releases import NEWEST
 
 SICK = ListDevices(0, (Listed("gpu-0", "ill"), Listed("gpu-1")))
 
@@ -36,7 +37,7 @@ def shown(played: Played, container: str = "container-0") -> list[tuple[int, str
 
 async def test_pushed_list_sets_missing_device_health_by_profile() -> None:
     missing = ListDevices(0, (Listed("gpu-1"),))
-    assert shown(await play_on_reference(script(SICK, missing), V1_37)) == [
+    assert shown(await play_on_reference(script(SICK, missing), NEWEST)) == [
         (-1, "synced", {"gpu-0": "Healthy"}),
         (0, "pushed", {"gpu-0": "Unhealthy"}),
         (0, "synced", {"gpu-0": "Unhealthy"}),
@@ -67,11 +68,11 @@ async def test_plugins_list_their_devices_again_after_a_restart_of_the_kubelet()
 
 async def test_pods_get_devices_in_the_order_of_the_plugin() -> None:
     story = Script((), (), (Pod(((Held(0),),)), Pod(((Held(0),),), later=True)), (StartPod(1),), script().plugins)
-    (*_, last) = (await play_on_reference(story, V1_37)).snapshots
+    (*_, last) = (await play_on_reference(story, NEWEST)).snapshots
     held = [last.pods[pod].containers["container-0"] for pod in ("pod-0", "pod-1")]
     assert held == [{"plugin-0/gpu": {device: ("Healthy", "")}} for device in ("gpu-0", "gpu-1")]
 
 
 async def test_each_container_gets_the_number_of_devices_that_it_requests() -> None:
-    played = await play_on_reference(script(containers=((), (Held(0, 2),))), V1_37)
+    played = await play_on_reference(script(containers=((), (Held(0, 2),))), NEWEST)
     assert shown(played, "container-1") == [(-1, "synced", {"gpu-0": "Healthy", "gpu-1": "Healthy"})]

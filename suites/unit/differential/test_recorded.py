@@ -8,7 +8,8 @@ import pytest
 from differential.comparison import compare, uncertainty
 from differential.script import load_record
 from differential.subjects import play_on_references
-from drahealth.manager.profile import KEP, V1_37, for_release
+from drahealth.manager.profile import KEP
+from drahealth.manager.releases import NEWEST, for_release
 
 FOLDER = Path(__file__).with_name("recorded")
 RECORDS = sorted(FOLDER.glob("*.json"))
@@ -57,7 +58,7 @@ NOTHING_SHOWS = {"no-devices-returned"}
 async def test_reference_with_a_kep_rule_differs_from_the_record(name: str, column: str) -> None:
     record = load_record(FOLDER / f"{name}.json")
     assert record.seen
-    ours = await play_on_references(record.script, replace(V1_37, **{column: getattr(KEP, column)}), record.seen.times)
+    ours = await play_on_references(record.script, replace(NEWEST, **{column: getattr(KEP, column)}), record.seen.times)
     assert compare(ours, record.seen) != []
 
 

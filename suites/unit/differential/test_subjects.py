@@ -9,7 +9,7 @@ from differential.running import Campaign
 from differential.script import Reading, Report, RestartKubelet, Start, Stop
 from differential.subjects import NO_RESYNC, TargetSubject
 from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, PODS, SLICES
-from drahealth.manager.profile import V1_37
+from drahealth.manager.releases import NEWEST
 from drahealth.suites.targets.reference.target import ReferenceTarget
 from drahealth.suites.unit.differential.scripts import script, unhealthy
 
@@ -26,7 +26,7 @@ class Counted(ReferenceTarget):
 
 @pytest.fixture
 async def target() -> AsyncIterator[Counted]:
-    target = Counted(V1_37, resync=NO_RESYNC)
+    target = Counted(NEWEST, resync=NO_RESYNC)
     await target.start()
     yield target
     await target.stop()
@@ -45,13 +45,13 @@ async def test_lanes_play_concurrently_without_interference(target: Counted) -> 
         number: script(unhealthy(f"script {number}"), Report(0, (Reading("pool", "gpu-0", 1),))) for number in range(4)
     }
     async with TargetSubject(target, 2, REFERENCE) as subject:
-        outcomes = await Campaign(subject, V1_37, lambda _: None).run(scripts)
+        outcomes = await Campaign(subject, NEWEST, lambda _: None).run(scripts)
     assert [(outcome.verdict, outcome.plays) for outcome in outcomes] == [("same", 1)] * 4
 
 
 async def test_scripts_that_restart_the_kubelet_share_one_restart(target: Counted) -> None:
     scripts = {number: script(unhealthy("before"), RestartKubelet(), unhealthy("after")) for number in range(2)}
     async with TargetSubject(target, 2, REFERENCE) as subject:
-        outcomes = await Campaign(subject, V1_37, lambda _: None).run(scripts)
+        outcomes = await Campaign(subject, NEWEST, lambda _: None).run(scripts)
     assert [(outcome.verdict, outcome.plays) for outcome in outcomes] == [("same", 1)] * 2
     assert target.restarts == 1

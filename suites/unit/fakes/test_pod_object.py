@@ -3,9 +3,9 @@
 import pytest
 
 from drahealth.fakes.cluster.api import PODS, Kind, Object
-from drahealth.fakes.cluster.api_server.pod_statuses import MESSAGE_GATE, STATUS_GATE
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.pod_worker.pod_object import PodObject
+from drahealth.proto.values import MESSAGE_GATE, STATUS_GATE
 
 MANIFEST = {
     "metadata": {"name": "train", "namespace": "default"},

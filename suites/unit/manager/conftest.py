@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from drahealth.manager.profile import KEP, V1_37, Gates, Profile
+from drahealth.manager.profile import KEP, Gates, Profile
+from drahealth.manager.releases import NEWEST
 from drahealth.suites.unit.endings import running_since
 from drahealth.suites.unit.manager.rig import Node, settle
 
@@ -40,12 +41,12 @@ async def node(make_node: MakeNode) -> Node:
 @pytest.fixture
 async def node_1_37(make_node: MakeNode) -> Node:
     """A started node that does as kubelet 1.37."""
-    node = make_node(V1_37)
+    node = make_node(NEWEST)
     await node.start()
     return node
 
 
-@pytest.fixture(params=[KEP, V1_37], ids=["kep", "v1.37"])
+@pytest.fixture(params=[KEP, NEWEST], ids=["kep", "v1.37"])
 async def any_node(make_node: MakeNode, request: pytest.FixtureRequest) -> Node:
     """A started node that does as the KEP says, and one that does as kubelet 1.37."""
     node = make_node(request.param)

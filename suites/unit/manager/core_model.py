@@ -7,6 +7,7 @@ H-01 to H-18, H-23, P-03, P-07 to P-14. Slow, and meant to be read beside them. 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from drahealth.manager.profile import Profile
 from drahealth.proto.values import ClaimUse, DeviceHealth, DeviceId, Health, PreparedDevice
 
 Shown = tuple[Health, str]
@@ -34,13 +35,20 @@ class Rules:
     """Of devices with one id in an entry; else the first."""
 
 
-RULES = {
-    "kep": Rules(tells_recovery=True, names_requests=True, worst_shows=True),
-    "v1.37": Rules(joins_names=True, hears_each=True, forgets_stale=True, limit=16384, ids="cdi"),
-    "v1.36": Rules(joins_names=True, hears_each=True, ids="cdi"),
-    "v1.35": Rules(joins_names=True, hears_each=True, knows_messages=False, ids="cdi"),
-    "v1.34": Rules(joins_names=True, hears_each=True, knows_messages=False, knows_timeouts=False, ids="cdi"),
+KEP_RULES = Rules(tells_recovery=True, names_requests=True, worst_shows=True)
+RULES_SINCE = {
+    "1.34": Rules(joins_names=True, hears_each=True, knows_messages=False, knows_timeouts=False, ids="cdi"),
+    "1.35": Rules(joins_names=True, hears_each=True, knows_messages=False, ids="cdi"),
+    "1.36": Rules(joins_names=True, hears_each=True, ids="cdi"),
+    "1.37": Rules(joins_names=True, hears_each=True, forgets_stale=True, limit=16384, ids="cdi"),
 }
+"""The rules of releases, by the first release that has them, oldest first."""
+
+
+def rules_of(profile: Profile) -> Rules:
+    """The rules of the KEP, or those that a release has."""
+    known = [rules for since, rules in RULES_SINCE.items() if profile.release and since <= profile.release]
+    return known[-1] if known else KEP_RULES
 
 
 @dataclass(frozen=True)

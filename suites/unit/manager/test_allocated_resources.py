@@ -2,7 +2,8 @@
 
 import pytest
 
-from drahealth.manager.profile import KEP, V1_34, V1_35, V1_36, V1_37, Gates, Profile
+from drahealth.manager.profile import KEP, Gates, Profile
+from drahealth.manager.releases import NEWEST, PROFILES
 from drahealth.proto.values import AllocatedResources, ClaimUse, PodClaims
 from drahealth.suites.unit.manager.conftest import MakeNode
 from drahealth.suites.unit.manager.rig import Node
@@ -33,10 +34,10 @@ async def test_kep_shows_devices_of_containers_init_containers_and_pod(node: Nod
 @pytest.mark.parametrize(
     ("profile", "containers"),
     [
-        (V1_37, {"main": ["claim:main"]}),
-        (V1_36, {"main": ["claim:main"]}),
-        (V1_35, {}),
-        (V1_34, {"main": ["claim:main"]}),
+        (NEWEST, {"main": ["claim:main"]}),
+        (PROFILES["v1.36"], {"main": ["claim:main"]}),
+        (PROFILES["v1.35"], {}),
+        (PROFILES["v1.34"], {"main": ["claim:main"]}),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

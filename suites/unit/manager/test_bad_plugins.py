@@ -13,7 +13,8 @@ import pytest
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager import plugin, registration
 from drahealth.manager.dra import PrepareError
-from drahealth.manager.profile import KEP, V1_37, Profile
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.releases import NEWEST
 from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.unit.manager.conftest import MakeNode
@@ -84,7 +85,7 @@ async def test_empty_message_and_unknown_fields_are_valid_reports(node: Node) ->
 async def test_too_many_devices_of_a_driver_are_logged_once(
     make_node: MakeNode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node = make_node(replace(V1_37, devices_per_driver=2))
+    node = make_node(replace(NEWEST, devices_per_driver=2))
     await node.start()
     driver = await two_drivers(node)
     for number in range(3):
@@ -107,7 +108,7 @@ async def test_flood_of_reports_does_not_delay_other_plugins(any_node: Node, cap
     assert lines(caplog, "") == []
 
 
-@pytest.mark.parametrize(("profile", "times"), [(KEP, 2), (V1_37, 4)], ids=["kep", "v1.37"])
+@pytest.mark.parametrize(("profile", "times"), [(KEP, 2), (NEWEST, 4)], ids=["kep", "v1.37"])
 async def test_duplicate_device_in_a_report_notifies_once_in_kep_only(
     make_node: MakeNode, profile: Profile, times: int
 ) -> None:

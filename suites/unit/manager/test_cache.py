@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.manager.cache import UNKNOWN, Entry, HealthCache, Reading
-from drahealth.manager.profile import KEP, V1_34, V1_35, V1_36, V1_37, Profile
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.releases import NEWEST, PROFILES
 from drahealth.proto.values import DeviceHealth, DeviceId, Health
 
 A, B, C = (DeviceId("gpu.example.com", "node-a", name) for name in ("gpu-0", "gpu-1", "gpu-2"))
 HEALTHY = Reading(Health.HEALTHY)
 SICK = Reading(Health.UNHEALTHY, "xid 79")
-READ_ALL = [KEP, V1_37]
+READ_ALL = [KEP, NEWEST]
 """Profiles that know every field of a report."""
 every_profile = pytest.mark.parametrize("profile", READ_ALL, ids=lambda profile: profile.name)
 
@@ -44,7 +45,7 @@ def kep() -> Story:
 
 @pytest.fixture
 def v1_37() -> Story:
-    return Story(V1_37)
+    return Story(NEWEST)
 
 
 @pytest.fixture(params=READ_ALL, ids=lambda profile: profile.name)
@@ -226,7 +227,7 @@ def test_devices_of_two_drivers_are_independent(story: Story) -> None:
 
 @pytest.mark.counterpart("TestUpdateHealthInfoDeviceCap")
 def test_1_37_ignores_new_names_beyond_its_limit() -> None:
-    cache = HealthCache(replace(V1_37, devices_per_driver=2))
+    cache = HealthCache(replace(NEWEST, devices_per_driver=2))
     first = cache.update(A.driver, (says(A), says(B), says(C)), 0)
     second = cache.update(A.driver, (says(C), says(A, "Unhealthy")), 1)
     assert (set(first.changed), first.refused) == ({A, B}, 1)
@@ -301,7 +302,7 @@ def test_restored_entries_equal_the_saved_ones(story: Story) -> None:
 
 @pytest.mark.parametrize(
     ("profile", "kept"),
-    [(V1_36, ("xid 79", 600.0)), (V1_35, ("", 600.0)), (V1_34, ("", 30.0))],
+    [(PROFILES["v1.36"], ("xid 79", 600.0)), (PROFILES["v1.35"], ("", 600.0)), (PROFILES["v1.34"], ("", 30.0))],
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_a_release_ignores_fields_of_a_newer_checkpoint_that_it_does_not_know(
@@ -314,7 +315,7 @@ def test_a_release_ignores_fields_of_a_newer_checkpoint_that_it_does_not_know(
 
 @pytest.mark.parametrize(
     ("profile", "reads"),
-    [(V1_36, ("xid 79", 600.0)), (V1_35, ("", 600.0)), (V1_34, ("", 30.0))],
+    [(PROFILES["v1.36"], ("xid 79", 600.0)), (PROFILES["v1.35"], ("", 600.0)), (PROFILES["v1.34"], ("", 30.0))],
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_a_release_reads_the_fields_that_it_knows(profile: Profile, reads: tuple[str, float]) -> None:

@@ -11,11 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from drahealth.manager.cache import HealthCache
 from drahealth.manager.checkpoint import health_text, load_health
 from drahealth.manager.claims import Claims, PreparedClaim
-from drahealth.manager.profile import PROFILES, Profile
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.releases import NEWEST, PROFILES
 from drahealth.manager.status import entries as core_entries
 from drahealth.manager.stream import Action, Input, State, step
 from drahealth.proto.values import ClaimRef, ClaimUse, DeviceHealth, DeviceId, Health, PreparedDevice
-from drahealth.suites.unit.manager.core_model import RULES, Holdings, Knowledge, entries
+from drahealth.suites.unit.manager.core_model import Holdings, Knowledge, entries, rules_of
 
 WALL = 1_750_000_000.0
 DRIVERS = ("gpu.example.com", "nic.example.com")
@@ -61,7 +62,7 @@ class Core(RuleBasedStateMachine):
         self.profile_here = replace(self.profile, devices_per_driver=limit)
         self.cache = HealthCache(self.profile_here)
         self.claims = Claims()
-        self.known = Knowledge(replace(RULES[self.profile.name], limit=limit))
+        self.known = Knowledge(replace(rules_of(self.profile), limit=limit))
         self.held = Holdings()
         self.file, self.filed = b"{}", self.known.copy()
         self.now = 0.0
@@ -149,15 +150,8 @@ def machine(kind: Any, profile: Profile, examples: int) -> Any:
     return made.TestCase
 
 
-TestKep = machine(Core, PROFILES["kep"], 150)
-Test137 = machine(Core, PROFILES["v1.37"], 150)
-Test136 = machine(Core, PROFILES["v1.36"], 30)
-Test135 = machine(Core, PROFILES["v1.35"], 30)
-Test134 = machine(Core, PROFILES["v1.34"], 30)
-
-
-def test_the_model_has_rules_for_every_profile() -> None:
-    assert RULES.keys() == PROFILES.keys()
+for profile in PROFILES.values():
+    globals()[f"Test {profile.name}"] = machine(Core, profile, 150 if profile in (KEP, NEWEST) else 30)
 
 
 class Stream(RuleBasedStateMachine):

@@ -6,8 +6,9 @@ from typing import Any
 import grpc
 import pytest
 
-from drahealth.manager.profile import KEP, V1_36, V1_37, Gates, Profile
+from drahealth.manager.profile import KEP, Gates, Profile
 from drahealth.manager.registration import Candidate, Socket
+from drahealth.manager.releases import NEWEST, PROFILES
 from drahealth.manager.resources import GRACE
 from drahealth.proto.device_plugin import GET_PREFERRED_ALLOCATION
 from drahealth.proto.events import PluginRegistered, Registered, StreamClosed
@@ -99,7 +100,7 @@ async def test_the_devices_of_a_gone_plugin_keep_their_health_on_1_37(node_1_37:
     assert health(node_1_37, "pod") == {"gpu-0": "Unhealthy"}
 
 
-@pytest.mark.parametrize(("profile", "reads", "told"), [(KEP, "Unknown", True), (V1_37, "Healthy", False)])
+@pytest.mark.parametrize(("profile", "reads", "told"), [(KEP, "Unknown", True), (NEWEST, "Healthy", False)])
 async def test_removed_device_shows_unknown_in_the_kep_only(
     make_node: MakeNode, profile: Profile, reads: str, told: bool
 ) -> None:
@@ -248,7 +249,7 @@ async def test_1_37_ended_pod_shows_devices_until_the_next_allocation(node_1_37:
     assert (before, entries(node_1_37, "first")) == ({"gpu-0": "Healthy"}, {})
 
 
-@pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unknown"), (V1_37, "Healthy"), (V1_36, "Healthy")])
+@pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unknown"), (NEWEST, "Healthy"), (PROFILES["v1.36"], "Healthy")])
 async def test_containers_keep_their_allocations_after_a_restart(
     make_node: MakeNode, profile: Profile, reads: str
 ) -> None:
@@ -378,7 +379,7 @@ async def test_disabled_dra_gate_shows_only_device_plugin_devices(make_node: Mak
 
 
 async def test_before_1_37_the_end_of_an_older_plugin_disconnects_the_newest_one(make_node: MakeNode) -> None:
-    node = make_node(V1_36)
+    node = make_node(PROFILES["v1.36"])
     await node.start()
     older = await run_plugin(node)
     newer = plugin_of(node, instance="b")
@@ -390,7 +391,7 @@ async def test_before_1_37_the_end_of_an_older_plugin_disconnects_the_newest_one
 
 
 @pytest.mark.counterpart("TestDeviceHealthUpdateWithDuplicateDeviceIDs")
-@pytest.mark.parametrize(("profile", "told"), [(KEP, {"gpus"}), (V1_37, {"gpus"}), (V1_36, {"nics"})])
+@pytest.mark.parametrize(("profile", "told"), [(KEP, {"gpus"}), (NEWEST, {"gpus"}), (PROFILES["v1.36"], {"nics"})])
 async def test_pod_to_notify_if_two_resources_have_the_same_device_id(
     make_node: MakeNode, profile: Profile, told: set[str]
 ) -> None:

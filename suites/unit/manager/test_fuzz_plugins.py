@@ -13,7 +13,8 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager.cache import HealthCache
 from drahealth.manager.checkpoint import health_text, load_health
 from drahealth.manager.dra import PrepareError
-from drahealth.manager.profile import KEP, V1_37, Profile
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.releases import NEWEST
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.proto.services import GET_INFO, PREPARE
 from drahealth.proto.values import AllocatedClaim, ClaimRef, DeviceHealth, DeviceId, Health
@@ -30,7 +31,7 @@ def reports(health_api: HealthApi) -> st.SearchStrategy[bytes]:
     return mutated(st.lists(devices, max_size=3).map(lambda found: bytes(health_api.encode(found).SerializeToString())))
 
 
-@pytest.mark.parametrize("profile", [KEP, V1_37], ids=lambda profile: profile.name)
+@pytest.mark.parametrize("profile", [KEP, NEWEST], ids=lambda profile: profile.name)
 @pytest.mark.parametrize("health_api", HEALTH_APIS.values(), ids=HEALTH_APIS)
 @given(data=st.data(), now=st.integers(0, 10**9))
 def test_any_report_bytes_are_cached_and_restored_or_rejected(

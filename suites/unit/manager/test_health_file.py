@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from drahealth.manager.cache import Entry, HealthCache
 from drahealth.manager.checkpoint import AGAIN, Checkpoint, HealthFile, load_health
-from drahealth.manager.profile import KEP, V1_37, Profile
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.releases import NEWEST
 from drahealth.proto.values import DeviceHealth, DeviceId, Health
 from drahealth.suites.unit.manager.rig import StillClock, settle, until
 
@@ -122,7 +123,7 @@ async def test_write_of_a_change_includes_pending_heartbeats(story: Story) -> No
 
 
 async def test_1_37_writes_heartbeats_only_together_with_a_change(tmp_path: Path) -> None:
-    story = Story(tmp_path / "state", V1_37)
+    story = Story(tmp_path / "state", NEWEST)
     for seconds, message in ((0, ""), (2, ""), (4, "xid 79"), (6, "xid 79")):
         story.clock.jump(2)
         story.told("", "a")

@@ -9,7 +9,8 @@ import pytest
 
 from drahealth.manager import plugin
 from drahealth.manager.plugin import advertised_health_api
-from drahealth.manager.profile import KEP, V1_36, V1_37, Gates, Profile
+from drahealth.manager.profile import KEP, Gates, Profile
+from drahealth.manager.releases import NEWEST, PROFILES
 from drahealth.proto.events import StreamOpened
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.values import Health
@@ -80,7 +81,7 @@ async def test_plugin_with_either_version_shows_changes_and_gets_one_stream(
         (("v2.DRAResourceHealth", "DRAResourceHealth", "v1.drahealth"), None),
     ],
 )
-@pytest.mark.parametrize("profile", [KEP, V1_37], ids=lambda profile: profile.name)
+@pytest.mark.parametrize("profile", [KEP, NEWEST], ids=lambda profile: profile.name)
 def test_v1_is_preferred_among_the_advertised_health_apis(
     profile: Profile, advertised: tuple[str, ...], picked: str | None
 ) -> None:
@@ -118,7 +119,7 @@ async def test_the_kep_watches_a_health_api_that_is_not_advertised(node: Node, s
 
 
 async def test_1_36_retries_the_stream_after_unimplemented(make_node: MakeNode) -> None:
-    node = make_node(V1_36)
+    node = make_node(PROFILES["v1.36"])
     await node.start()
     driver = await node.run_driver(health_apis=())
     await node.run_pod("pod", await node.claim("gpu", "gpu-0"))

@@ -11,7 +11,8 @@ from drahealth.fakes.cluster.api import CLAIMS
 from drahealth.fakes.control.fake_options import Returned
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager.dra import PrepareError
-from drahealth.manager.profile import KEP, V1_37, Profile
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.releases import NEWEST
 from drahealth.proto.events import Prepared, Unprepared
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import AllocatedClaim, DeviceId, Health, PreparedDevice
@@ -36,7 +37,7 @@ async def test_prepare_returns_devices_in_the_order_of_the_driver(node: Node) ->
     }
 
 
-@pytest.mark.parametrize(("profile", "requests"), [(KEP, ("gpu",)), (V1_37, ("gpu/large", "gpu/small"))])
+@pytest.mark.parametrize(("profile", "requests"), [(KEP, ("gpu",)), (NEWEST, ("gpu/large", "gpu/small"))])
 async def test_subrequest_in_a_prepare_response_maps_to_its_request(
     node: Node, profile: Profile, requests: tuple[str, ...]
 ) -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.manager.profile import KEP, V1_36, V1_37, Profile
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.releases import NEWEST, PROFILES
 from drahealth.manager.resources import GRACE, Resources
 from drahealth.proto.values import Amount, Health, PluginDevice, health_of
 
@@ -46,24 +47,26 @@ def test_list_returns_changed_new_and_removed_devices() -> None:
 
 
 def test_1_37_does_not_report_a_removed_device_as_changed() -> None:
-    assert listed(V1_37, a="Healthy").listed(GPU, "p", []) == frozenset()
+    assert listed(NEWEST, a="Healthy").listed(GPU, "p", []) == frozenset()
 
 
-@pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unknown"), (V1_37, "Healthy"), (V1_36, "Healthy")])
+@pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unknown"), (NEWEST, "Healthy"), (PROFILES["v1.36"], "Healthy")])
 def test_unlisted_device_reads_unknown_in_the_kep_only(profile: Profile, reads: str) -> None:
     resources = listed(profile, a="Unhealthy")
     resources.listed(GPU, "p", [])
     assert resources.health(GPU, "a") == reads
 
 
-@pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unknown"), (V1_37, "Unhealthy"), (V1_36, "Unhealthy")])
+@pytest.mark.parametrize(
+    ("profile", "reads"), [(KEP, "Unknown"), (NEWEST, "Unhealthy"), (PROFILES["v1.36"], "Unhealthy")]
+)
 def test_device_of_stopped_plugin_reads_unknown_in_the_kep_only(profile: Profile, reads: str) -> None:
     resources = listed(profile, a="Unhealthy", b="Healthy")
     told = resources.left(GPU, "p", 0.0)
     assert (resources.health(GPU, "a"), told) == (reads, {"a", "b"} if profile is KEP else frozenset())
 
 
-@pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unknown"), (V1_37, "Healthy")])
+@pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unknown"), (NEWEST, "Healthy")])
 def test_device_after_restart_reads_unknown_in_the_kep_only(profile: Profile, reads: str) -> None:
     resources = Resources(profile, [GPU], 0.0)
     assert (resources.health(GPU, "a"), resources.amounts(0.0)) == (reads, {GPU: Amount(0, 0)})
@@ -80,7 +83,7 @@ def test_capacity_counts_all_devices_and_allocatable_only_healthy_ones() -> None
     assert (resources.amounts(0.0), resources.healthy(GPU)) == ({GPU: Amount(3, 2)}, ["a", "c"])
 
 
-@pytest.mark.parametrize("profile", [KEP, V1_37])
+@pytest.mark.parametrize("profile", [KEP, NEWEST])
 def test_the_capacity_of_a_gone_plugin_lasts_five_minutes(profile: Profile) -> None:
     resources = listed(profile, a="Healthy")
     resources.left(GPU, "p", 100.0)
@@ -99,14 +102,16 @@ def two(profile: Profile) -> Resources:
     return resources
 
 
-@pytest.mark.parametrize(("profile", "reads"), [(KEP, "Unhealthy"), (V1_37, "Healthy"), (V1_36, "Healthy")])
+@pytest.mark.parametrize(
+    ("profile", "reads"), [(KEP, "Unhealthy"), (NEWEST, "Healthy"), (PROFILES["v1.36"], "Healthy")]
+)
 def test_list_of_the_older_plugin_applies_in_releases_only(profile: Profile, reads: str) -> None:
     resources = two(profile)
     resources.listed(GPU, "p", listing(a="Healthy"))
     assert resources.health(GPU, "a") == reads
 
 
-@pytest.mark.parametrize(("profile", "healthy"), [(KEP, ["b"]), (V1_37, ["b"]), (V1_36, [])])
+@pytest.mark.parametrize(("profile", "healthy"), [(KEP, ["b"]), (NEWEST, ["b"]), (PROFILES["v1.36"], [])])
 def test_older_plugins_end_clears_allocatable_only_in_1_36(profile: Profile, healthy: list[str]) -> None:
     resources = two(profile)
     resources.listed(GPU, "newer", listing(a="Sick", b="Healthy"))
@@ -142,7 +147,7 @@ def test_older_plugins_list_applies_until_the_newer_plugin_lists() -> None:
     assert (told, resources.health(GPU, "a")) == ({"a"}, Health.UNHEALTHY)
 
 
-@pytest.mark.parametrize("profile", [V1_37, V1_36])
+@pytest.mark.parametrize("profile", [NEWEST, PROFILES["v1.36"]])
 def test_releases_allocate_no_devices_after_reregistration_until_the_next_list(profile: Profile) -> None:
     resources = listed(profile, a="Healthy")
     resources.came(GPU, "again")
@@ -181,7 +186,10 @@ def test_every_health_change_is_reported_for_any_sequence_of_lists(steps: Sequen
         assert told >= {name for name in "abc" if before.get(name) != model.get(name)}
 
 
-@given(STEPS, st.sampled_from([KEP, V1_37, V1_36, replace(V1_37, resource_plugins="newest")]))
+@given(
+    STEPS,
+    st.sampled_from([KEP, NEWEST, PROFILES["v1.36"], replace(NEWEST, resource_plugins="newest")]),
+)
 def test_allocatable_never_exceeds_capacity(steps: Sequence[tuple[Any, ...]], profile: Profile) -> None:
     resources, there = Resources(profile), False
     for what, *list_ in steps:

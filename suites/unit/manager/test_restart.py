@@ -8,7 +8,8 @@ import pytest
 
 from drahealth.fakes.cluster.api import CLAIMS
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.manager.profile import KEP, V1_34, V1_36, V1_37, Profile
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.releases import NEWEST, PROFILES
 from drahealth.proto.events import Prepared, Registered, Unprepared
 from drahealth.proto.values import AllocatedClaim, ClaimRef, Health
 from drahealth.suites.unit.manager.conftest import MakeNode
@@ -107,7 +108,7 @@ async def test_claims_prepared_before_a_restart_are_unprepared_by_their_driver(a
 
 @pytest.mark.parametrize(
     ("profile", "asked", "listed"),
-    [(KEP, 1, 1), (V1_37, 2, 1), (V1_36, 2, 1), (V1_34, 2, 2)],
+    [(KEP, 1, 1), (NEWEST, 2, 1), (PROFILES["v1.36"], 2, 1), (PROFILES["v1.34"], 2, 2)],
     ids=lambda value: getattr(value, "name", value),
 )
 async def test_claim_from_before_restart_is_prepared_again_except_in_kep(

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.manager.cache import UNKNOWN, Reading
-from drahealth.manager.profile import KEP, PROFILES, V1_34, V1_35, V1_36, V1_37, Profile
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.releases import NEWEST, PROFILES
 from drahealth.manager.status import cut, entries, is_shown, resource_id
 from drahealth.proto.values import ClaimUse, DeviceId, Health, PreparedDevice, ResourceHealth, ResourceStatus
 
@@ -76,7 +77,7 @@ def test_whole_claim_has_an_entry_per_request_except_in_releases() -> None:
         "claim:gpus/big": ["gpu-0", "any-0", "both-0"],
         "claim:gpus/net": ["nic-0", "any-0", "both-0"],
     }
-    for profile in (V1_37, V1_36, V1_35, V1_34):
+    for profile in (NEWEST, PROFILES["v1.36"], PROFILES["v1.35"], PROFILES["v1.34"]):
         assert names(status([ClaimUse("gpus", "c")], devices, profile=profile)) == {
             "claim:gpus": ["gpu-0", "nic-0", "any-0", "both-0"]
         }
@@ -119,8 +120,8 @@ def test_a_claim_used_twice_alike_has_one_entry() -> None:
     ("profile", "cdi", "expected"),
     [
         (KEP, ["vendor/gpu=0"], "gpu.example.com/node-a/gpu-0"),
-        (V1_37, ["vendor/gpu=0", "vendor/gpu=all"], "vendor/gpu=0"),
-        (V1_37, [], "gpu.example.com/node-a/gpu-0"),
+        (NEWEST, ["vendor/gpu=0", "vendor/gpu=all"], "vendor/gpu=0"),
+        (NEWEST, [], "gpu.example.com/node-a/gpu-0"),
     ],
 )
 def test_device_id_depends_on_the_profile(profile: Profile, cdi: list[str], expected: str) -> None:
@@ -139,7 +140,7 @@ def test_device_id_depends_on_the_profile(profile: Profile, cdi: list[str], expe
 def test_duplicate_ids_show_the_first_or_worst_device(healths: list[Health], worst: str) -> None:
     devices = {"c": [device(str(number), cdi=["vendor/cpu=all"]) for number in range(3)]}
     health = {str(number): Reading(what, f"of {number}") for number, what in enumerate(healths)}
-    for profile, shown in ((V1_37, "0"), (replace(V1_37, duplicate_id_shows="worst"), worst)):
+    for profile, shown in ((NEWEST, "0"), (replace(NEWEST, duplicate_id_shows="worst"), worst)):
         entry = {"resourceID": "vendor/cpu=all", "health": health[shown].health, "message": f"of {shown}"}
         assert status([ClaimUse("cpus", "c")], devices, health, profile) == [
             {"name": "claim:cpus", "resources": [entry]}
@@ -171,7 +172,7 @@ def test_messages_show_only_with_their_gate_enabled() -> None:
     ],
 )
 def test_a_message_over_1024_bytes_is_cut(message: str, by_character: str, by_byte: str) -> None:
-    assert (cut(message, KEP), cut(message, V1_37)) == (by_character, by_byte)
+    assert (cut(message, KEP), cut(message, NEWEST)) == (by_character, by_byte)
 
 
 @given(st.text(st.sampled_from("aé€😀"), min_size=200, max_size=1100))
@@ -187,9 +188,9 @@ TWO_REQUESTS = {"c": [device("gpu-0", "big"), device("nic-0", "net")]}
 @pytest.mark.parametrize(
     ("profile", "expected"),
     [
-        (V1_36, {"claim:gpus/big": ["gpu-0"], "claim:gpus/net": ["nic-0"]}),
-        (V1_35, {"claim:gpus/big": ["gpu-0", "nic-0"], "claim:gpus/net": ["gpu-0", "nic-0"]}),
-        (V1_34, {"claim:gpus/big": ["gpu-0", "nic-0"]}),
+        (PROFILES["v1.36"], {"claim:gpus/big": ["gpu-0"], "claim:gpus/net": ["nic-0"]}),
+        (PROFILES["v1.35"], {"claim:gpus/big": ["gpu-0", "nic-0"], "claim:gpus/net": ["gpu-0", "nic-0"]}),
+        (PROFILES["v1.34"], {"claim:gpus/big": ["gpu-0", "nic-0"]}),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
@@ -200,7 +201,11 @@ def test_separation_of_requests_depends_on_the_release(profile: Profile, expecte
 
 @pytest.mark.parametrize(
     ("profile", "expected"),
-    [(V1_36, [True, True, True]), (V1_35, [False, True, True]), (V1_34, [True, False, False])],
+    [
+        (PROFILES["v1.36"], [True, True, True]),
+        (PROFILES["v1.35"], [False, True, True]),
+        (PROFILES["v1.34"], [True, False, False]),
+    ],
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_releases_show_claims_by_how_the_pod_names_them(profile: Profile, expected: list[bool]) -> None:
@@ -212,10 +217,13 @@ def test_releases_show_claims_by_how_the_pod_names_them(profile: Profile, expect
 def test_only_the_kep_shows_claims_for_extended_resources() -> None:
     use = ClaimUse("pod-extended-x", "c", "container-0-request-0", extended=True)
     shown = {name: is_shown(use, "pod-extended-x", profile) for name, profile in PROFILES.items()}
-    assert shown == {"kep": True, "v1.37": False, "v1.36": False, "v1.35": False, "v1.34": False}
+    assert [name for name, is_there in shown.items() if is_there] == ["kep"]
 
 
 def test_two_devices_with_one_id_are_both_listed_before_1_36() -> None:
     devices = {"c": [device("gpu-0", cdi=["all"]), device("gpu-1", cdi=["all"])]}
-    shown = [names(status([ClaimUse("a", "c")], devices, profile=profile)) for profile in (V1_36, V1_35)]
+    shown = [
+        names(status([ClaimUse("a", "c")], devices, profile=profile))
+        for profile in (PROFILES["v1.36"], PROFILES["v1.35"])
+    ]
     assert shown == [{"claim:a": ["all"]}, {"claim:a": ["all", "all"]}]

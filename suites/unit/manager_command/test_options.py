@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from drahealth.manager.profile import PROFILES, Gates
+from drahealth.manager.profile import Gates
+from drahealth.manager.releases import PROFILES
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.manager_command.options import Options, gates_of
 from drahealth.suites.manager_command.program import make_server

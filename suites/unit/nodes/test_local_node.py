@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.manager.profile import V1_37
+from drahealth.manager.releases import NEWEST
 from drahealth.suites import ConfigurationError, HarnessError, LocalNode, Node
 from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
@@ -19,7 +19,7 @@ class WithoutBinaries:
     """A real kubelet whose programs are not there."""
 
     def make(self, launch: Launch) -> KubeletTarget:
-        return KubeletTarget(Binaries("1.37.1", *[Path("/none")] * 5), V1_37)
+        return KubeletTarget(Binaries("1.37.1", *[Path("/none")] * 5), NEWEST)
 
 
 @pytest.mark.usefixtures("private_namespaces")

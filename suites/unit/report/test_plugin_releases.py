@@ -2,7 +2,7 @@
 
 import pytest
 
-from drahealth.manager.profile import PROFILES
+from drahealth.manager.releases import PROFILES
 from drahealth.proto.events import GrpcCall, ListReceived, StreamClosed
 from drahealth.proto.values import Health, PluginDevice
 from drahealth.suites.report.document import ReleaseView

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from drahealth.manager.profile import PROFILES
+from drahealth.manager.releases import PROFILES
 from drahealth.proto.events import Event, GrpcCall, ReportReceived
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.evidence import Evidence

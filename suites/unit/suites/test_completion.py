@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from drahealth.manager.releases import PROFILES
 from drahealth.suites.run.scenario import scenarios
 from drahealth.suites.unit.command_process import COMMAND, run
 
@@ -41,7 +42,7 @@ def test_subcommands_of_the_fakes_are_completed(monkeypatch: pytest.MonkeyPatch)
     [
         (("run", "--tar"), ["--target"]),
         (("run", "--target", "k"), ["kubelet", "kind"]),
-        (("run", "--profile", "v1.3"), ["v1.37", "v1.36", "v1.35", "v1.34"]),
+        (("run", "--profile", "v1.3"), [name for name in PROFILES if name != "kep"]),
         (("run", "--health-api", "N"), ["NodeHealth"]),
         (("doctor", "--target", "ku"), ["kubelet"]),
         (("manager", "--profile", "k"), ["kep"]),

@@ -7,7 +7,8 @@ import pytest
 
 from drahealth.fakes.control.fake_options import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.manager.profile import KEP, V1_37
+from drahealth.manager.profile import KEP
+from drahealth.manager.releases import NEWEST
 from drahealth.proto.events import (
     DevicesListed,
     GrpcCall,
@@ -108,7 +109,7 @@ def test_streams_to_two_instances_of_a_driver_are_allowed() -> None:
 
 @pytest.fixture
 async def target() -> AsyncIterator[ReferenceTarget]:
-    target = ReferenceTarget(V1_37)
+    target = ReferenceTarget(NEWEST)
     await target.start()
     yield target
     await target.stop()

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from drahealth.manager.profile import KEP, MEBIBYTE, V1_37
+from drahealth.manager.profile import KEP, MEBIBYTE
+from drahealth.manager.releases import NEWEST
 from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT
 from drahealth.proto.values import Health
 from drahealth.suites.judging.ledger import requirements
@@ -179,7 +180,7 @@ CASES = [
     Case("STATUS-10", told_and_not_waited_for, report_mutants.ReportsTheFirst),
     Case("STATUS-10", told_and_not_waited_for, mutants.HushesUpBadNews),
     Case("GATE-01", GATE_OFF, mutants.IgnoresTheGate),
-    Case("GATE-02", DISABLED, mutants.IgnoresTheGate, profile=V1_37),
+    Case("GATE-02", DISABLED, mutants.IgnoresTheGate, profile=NEWEST),
     Case("GATE-03", DISABLED, target=target_mutants.RestartsWorkloads),
     Case("GATE-04", ENABLED, mutants.StaysOff),
     Case("TIMEOUT-01", LATE, report_mutants.AlwaysTheDefault),

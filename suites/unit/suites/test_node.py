@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from drahealth.fakes.cluster.api import KINDS, PODS, ApiError
-from drahealth.manager.profile import KEP, V1_35, V1_37
+from drahealth.manager.profile import KEP
+from drahealth.manager.releases import NEWEST, PROFILES
 from drahealth.proto.events import GateSet, Observe, Step, TimePassed
 from drahealth.proto.values import Health
 from drahealth.suites.errors import HarnessError
@@ -36,7 +37,7 @@ async def kep() -> AsyncIterator[ReferenceTarget]:
 @pytest.fixture
 async def release() -> AsyncIterator[Node]:
     """The node of a release with known issues, without pods."""
-    target = ReferenceTarget(V1_37)
+    target = ReferenceTarget(NEWEST)
     yield node_on(target)
     await target.stop()
 
@@ -102,7 +103,7 @@ async def test_a_harness_error_is_not_a_known_issue(release: Node) -> None:
 
 
 async def test_if_only_claims_from_templates_are_shown_pods_share_one() -> None:
-    target = ReferenceTarget(V1_35)
+    target = ReferenceTarget(PROFILES["v1.35"])
     await target.start()
     node = node_on(target)
     await node.begin()
@@ -165,7 +166,7 @@ async def test_messages_count_as_off_while_the_kubelet_restarts_without_their_ga
 
 
 async def test_real_time_is_logged_and_not_added_to_the_times_of_records() -> None:
-    kubelet = KubeletTarget(Binaries("1.37.1", *[Path("/none")] * 5), V1_37)
+    kubelet = KubeletTarget(Binaries("1.37.1", *[Path("/none")] * 5), NEWEST)
     assert await kubelet.advance_time(0.001) == 0
     slow = Slow(KEP)
     node = node_on(slow)

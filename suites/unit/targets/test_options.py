@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.manager.profile import KEP, PROFILES, V1_34, V1_37
+from drahealth.manager.profile import KEP
+from drahealth.manager.releases import NEWEST, PROFILES
 from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.run.options import Options
@@ -17,28 +18,28 @@ from drahealth.suites.targets.reference.target import ReferenceConfiguration
 KIND = "--target kind"
 ACCEPTED = {
     "--target reference": ReferenceConfiguration(KEP),
-    "--target reference --profile v1.37": ReferenceConfiguration(V1_37),
-    "--target reference --profile v1.37 --driver process": ReferenceConfiguration(V1_37, "process"),
+    "--target reference --profile v1.37": ReferenceConfiguration(NEWEST),
+    "--target reference --profile v1.37 --driver process": ReferenceConfiguration(NEWEST, "process"),
     "--target reference --api-server real --kubernetes 1.36.3": ReferenceConfiguration(
         api_server="real", kubernetes="1.36.3"
     ),
     "--target reference --profile v1.34 --api-server real --kubernetes 1.34.4": ReferenceConfiguration(
-        V1_34, api_server="real", kubernetes="1.34.4"
+        PROFILES["v1.34"], api_server="real", kubernetes="1.34.4"
     ),
-    "--target kubelet --kubernetes 1.37.1": KubeletConfiguration(V1_37),
-    "--target kubelet --kubernetes 1.37.0 --driver process": KubeletConfiguration(V1_37, "1.37.0", "process"),
-    KIND: KindConfiguration(V1_37, "1.37.0"),
+    "--target kubelet --kubernetes 1.37.1": KubeletConfiguration(NEWEST),
+    "--target kubelet --kubernetes 1.37.0 --driver process": KubeletConfiguration(NEWEST, "1.37.0", "process"),
+    KIND: KindConfiguration(NEWEST, "1.37.0"),
     f"{KIND} --nodes 3 --name x --keep failed": KindConfiguration(
-        V1_37, "1.37.0", KindOptions(nodes=3, name="x", keep="failed")
+        NEWEST, "1.37.0", KindOptions(nodes=3, name="x", keep="failed")
     ),
     f"{KIND} --kubernetes 1.37.1 --image me/node:1": KindConfiguration(
-        V1_37, "1.37.1", KindOptions(exact=True, node_image="me/node:1")
+        NEWEST, "1.37.1", KindOptions(exact=True, node_image="me/node:1")
     ),
     f"{KIND} --kind-config /dev/null --driver-base me/python:3": KindConfiguration(
-        V1_37, "1.37.0", KindOptions(config=Path("/dev/null"), driver_base="me/python:3")
+        NEWEST, "1.37.0", KindOptions(config=Path("/dev/null"), driver_base="me/python:3")
     ),
     f"{KIND} --reuse mine --driver-image me/fakes:1": KindConfiguration(
-        V1_37, "1.37.0", KindOptions(reuse="mine", driver_image="me/fakes:1")
+        NEWEST, "1.37.0", KindOptions(reuse="mine", driver_image="me/fakes:1")
     ),
 }
 
@@ -64,7 +65,7 @@ def test_default_target_is_the_reference_with_the_kep_profile() -> None:
 
 
 def test_a_real_kubelet_has_the_profile_of_its_release() -> None:
-    assert made("--target kubelet --kubernetes v1.37.0").configuration == KubeletConfiguration(V1_37, "1.37.0")
+    assert made("--target kubelet --kubernetes v1.37.0").configuration == KubeletConfiguration(NEWEST, "1.37.0")
 
 
 @pytest.mark.parametrize(

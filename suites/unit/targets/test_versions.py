@@ -1,19 +1,23 @@
 """Parsing of versions, and the text of errors."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from drahealth.manager.profile import PROFILES
+from drahealth.manager.releases import DEFAULT_VERSION, MINORS, RELEASES
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.run.options import Options
 from drahealth.suites.targets.kind import program
 from drahealth.suites.targets.kind.target import KindConfiguration
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.shared_options import KUBERNETES
 from drahealth.suites.targets.versions import NEWEST, parse_version
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
@@ -46,17 +50,18 @@ def test_unknown_minor_release_is_rejected_with_the_known_ones() -> None:
 
 
 def test_every_profile_of_a_release_has_a_newest_patch_on_each_target() -> None:
-    minors = [profile.release for profile in PROFILES.values() if profile.release]
-    assert ([*NEWEST], [*program.NEWEST]) == (minors, minors)
-    assert all(version.startswith(f"{minor}.") for minor, version in (*NEWEST.items(), *program.NEWEST.items()))
+    assert ({*NEWEST}, {*program.NEWEST}) == ({*MINORS}, {*MINORS})
     assert DEFAULT_VERSION in NEWEST.values()
 
 
-def test_newest_patches_are_those_of_ci() -> None:
-    text = Path(__file__).parents[3].joinpath(".github/workflows/ci.yml").read_text(encoding="utf-8")
-    kubelet, kind = (yaml.safe_load(text)["jobs"][job]["strategy"]["matrix"] for job in ("kubelet", "kind"))
-    assert sorted(NEWEST.values()) == kubelet["kubernetes"]
-    assert sorted(program.NEWEST.values()) == [one["kubernetes"] for one in kind["include"]]
+def test_ci_runs_on_each_release() -> None:
+    found = subprocess.run([sys.executable, ROOT / "ci/releases", "matrix"], capture_output=True, text=True, check=True)
+    outputs = dict(line.split("=", 1) for line in found.stdout.splitlines())
+    assert json.loads(outputs["kubelet"]) == [release.newest for release in RELEASES]
+    assert [one["kubernetes"] for one in json.loads(outputs["kind"])] == [release.node_image for release in RELEASES]
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]
+    assert outputs.keys() == jobs["releases"]["outputs"].keys()
+    assert all("fromJSON(needs.releases" in str(jobs[job]["strategy"]["matrix"]) for job in ("kubelet", "kind"))
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.progress import Progress
 
 # Releases of Kubernetes, etcd and Helm: their versions, platforms and programs.
 
-DEFAULT_VERSION = "1.37.1"
-"""The default Kubernetes release."""
 ETCD_VERSION = "3.6.5"
 """The etcd for all supported releases of Kubernetes."""
 HELM_VERSION = "4.3.1"

@@ -14,11 +14,12 @@ from typing import Literal
 
 from drahealth.fakes.cluster.cri import CriServer
 from drahealth.fakes.cluster.runtime import ContainerRuntime
+from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.processes import sandbox as namespaces
 from drahealth.suites.targets.definition import Check
 from drahealth.suites.targets.kubelet.binaries import ensure as binaries
-from drahealth.suites.targets.kubelet.binaries.releases import DEFAULT_VERSION, ETCD_VERSION, this_platform
+from drahealth.suites.targets.kubelet.binaries.releases import ETCD_VERSION, this_platform
 from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
 from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.run_directory import RunDirectory

@@ -1,0 +1,109 @@
+"""Releases: rows of the table, the profiles of their kubelets, patch levels, and ranges of releases."""
+
+from typing import cast
+
+import pytest
+from pydantic import TypeAdapter
+
+from drahealth.manager.profile import KEP, Profile
+from drahealth.manager.releases import DEFAULT_VERSION, MINORS, NEWEST, PROFILES, RELEASES, Range, for_release
+from drahealth.proto.health_apis import HEALTH_APIS
+
+
+@pytest.mark.parametrize(
+    ("version", "profile"),
+    [
+        (DEFAULT_VERSION, NEWEST),
+        (f"v{NEWEST.release}.0-rc.1", NEWEST),
+        (NEWEST.release, NEWEST),
+        ("1.3", None),
+        ("1.370.1", None),
+        ("2.37.1", None),
+        ("", None),
+    ],
+)
+def test_a_version_has_the_row_of_its_minor(version: str, profile: Profile | None) -> None:
+    assert for_release(version) is profile
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        ("1.36", "v1.36"),
+        ("1.36.0", "v1.36"),
+        ("1.36.3", "v1.36"),
+        ("1.36.4", "v1.36.4"),
+        ("1.36.4-rc.0", "v1.36.4"),
+        ("v1.36.12", "v1.36.4"),
+        ("1.35.8", "v1.35"),
+    ],
+)
+def test_a_version_has_the_behavior_of_its_patch_level(version: str, name: str) -> None:
+    assert cast("Profile", for_release(version)).name == name
+
+
+def test_a_patch_level_prepares_again_as_the_next_release() -> None:
+    appends = [name for name in PROFILES if PROFILES[name].prepares_again == "appends"]
+    assert appends == ["v1.36", "v1.35", "v1.34"]
+
+
+def test_rows_are_found_by_name() -> None:
+    assert list(PROFILES)[:2] == [KEP.name, NEWEST.name]
+    assert all(PROFILES[name].name == name for name in PROFILES)
+
+
+def test_a_row_names_versions_of_its_minor_in_ascending_order() -> None:
+    assert [*MINORS] == sorted(MINORS)
+    for row in RELEASES:
+        versions = (row.newest, row.node_image, *row.fixes, f"{row.behavior.name.removeprefix('v')}.0")
+        assert all(version.startswith(f"{row.minor}.") for version in versions)
+        assert [profile.name for profile in row.fixes.values()] == [f"v{version}" for version in row.fixes]
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_each_value_of_a_profile_is_one_that_its_column_knows(name: str) -> None:
+    TypeAdapter(Profile).validate_python(PROFILES[name], strict=True)
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+def test_profiles_call_health_apis_newest_first(profile: Profile) -> None:
+    order = list(HEALTH_APIS.values())
+    called = list(profile.called_apis)
+    assert called == (order if profile is KEP else sorted(called, key=order.index))
+    assert called
+
+
+@pytest.mark.parametrize(
+    ("versions", "inside"),
+    [
+        (Range(), "1.34.0 1.35.8 1.36.4 1.37.1 1.99.0"),
+        (Range(since="1.36"), "1.36.4 1.37.1 1.99.0"),
+        (Range(until="1.35"), "1.34.0 1.35.8"),
+        (Range(since="1.35", until="1.36"), "1.35.8 1.36.4"),
+        (Range(fixed_in=("1.36.4", "1.37")), "1.34.0 1.35.8"),
+        (Range(fixed_in=("1.36.5", "1.37")), "1.34.0 1.35.8 1.36.4"),
+        (Range(fixed_in=("1.34.0", "1.37.1")), "1.35.8 1.36.4"),
+    ],
+)
+def test_a_range_has_the_versions_between_its_limits(versions: Range, inside: str) -> None:
+    every = ("1.34.0", "1.35.8", "1.36.4", "1.37.1", "1.99.0")
+    assert " ".join(version for version in every if version in versions) == inside
+
+
+def test_an_open_range_has_every_known_release() -> None:
+    assert Range().minors == f"{MINORS[0]}-{MINORS[-1]}"
+    assert Range(since=MINORS[-1]).minors == MINORS[-1]
+    assert Range(fixed_in=("1.36.4", "1.37")).profiles == ("v1.34", "v1.35", "v1.36")
+
+
+@pytest.mark.parametrize(
+    ("limits", "error"),
+    [
+        ({"since": "1.36.4"}, "`since` must be a minor release"),
+        ({"until": "36"}, "`until` must be a minor release"),
+        ({"fixed_in": ("main",)}, "`fixed_in` must list versions"),
+    ],
+)
+def test_a_wrong_limit_is_rejected(limits: dict[str, str], error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        Range(**limits)  # type: ignore[arg-type]
