@@ -1,6 +1,7 @@
 """`drahealth run` and `play`: pytest with our scenarios or timelines, and what they print."""
 
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -32,7 +33,7 @@ from drahealth.suites.judging.ledger import known_issues
 from drahealth.suites.output_paths import check_histories_folder, check_output_file
 from drahealth.suites.report.document import ScenarioResult
 from drahealth.suites.report.run_report import Run
-from drahealth.suites.run.options import Options
+from drahealth.suites.run.options import HandedOver, Options
 from drahealth.suites.run.progress import ElapsedTime
 from drahealth.suites.run.scenario import STANDARD_INPUT, TIMELINE_SUFFIX, scenario_of, scenarios
 from drahealth.suites.run.selection import suggestions
@@ -236,7 +237,9 @@ def run_scenarios(
     count = 1 if played else worker_count(workers, options.definition, whole=not (match or last_failed))
     arguments += ["-p", "xdist.plugin", f"-n{count}"] if count > 1 else []
     arguments += [f"--drahealth-command=drahealth {'play' if played else 'run'}"]
-    arguments += [f"--drahealth-{name}={value}" for name, value in flags.items() if value is not None]
+    # Worker processes make the options of the target from texts; this process has them.
+    arguments += shlex.split(options.flags_as("--drahealth-")) if count > 1 else []
+    arguments += [f"--drahealth-{name}={flags[name]}" for name in ("seed", "speed") if flags.get(name) is not None]
     arguments += ["-k", match] if match else []
     arguments += [f"--drahealth-report={Path(report).absolute()}"] if report else []
     arguments += [f"--drahealth-histories={Path(histories).absolute()}"] if histories else []
@@ -245,7 +248,7 @@ def run_scenarios(
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as output, _isolated(), _terminated_gracefully():
         live = Live(console or Console(file=output, highlight=False))
         start = time.monotonic()
-        code = pytest.main(arguments, plugins=[live])
+        code = pytest.main(arguments, plugins=[live, HandedOver(options)])
         live.close(time.monotonic() - start)
     return _exit_code(code, live, match)
 

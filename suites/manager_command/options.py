@@ -10,13 +10,13 @@ from pathlib import Path
 
 from drahealth.fakes.cluster.api_server.metadata_validation import is_name
 from drahealth.manager.profile import KEP, Gates, Profile
-from drahealth.manager.releases import PROFILES
+from drahealth.manager.releases import DEFAULT_VERSION, PROFILES
 from drahealth.proto.sockets import PATH_LIMIT
 from drahealth.proto.values import MESSAGE_GATE, STATUS_GATE
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.manager_command.output import check_history_file
 from drahealth.suites.output_paths import check_output_folder
-from drahealth.suites.targets.api_servers.options import API_SERVER, DEFAULT_KUBERNETES, ApiServerKind
+from drahealth.suites.targets.options import API_SERVER, ApiServerKind
 from drahealth.suites.targets.versions import parse_version, profile_of
 
 ROOM_FOR_NAMES = 52
@@ -99,19 +99,19 @@ def _profile(name: str | None, kind: ApiServerKind, kubernetes: str | None) -> P
         if kubernetes is not None:
             raise ConfigurationError("--kubernetes needs --api-server real", "the API server in memory has no release")
         return PROFILES[name or KEP.name]
-    version = kubernetes or DEFAULT_KUBERNETES
+    version = kubernetes or DEFAULT_VERSION
     release = profile_of(version)
     if name == KEP.name:
         raise ConfigurationError(
             "--profile kep needs --api-server memory: a real API server rejects names that only the KEP has",
             f"pass --profile {release.name}",
         )
-    if name not in (None, release.name):
+    if name is not None and PROFILES[name].release != release.release:
         raise ConfigurationError(
             f"--profile {name} does not match the API server of Kubernetes {version}",
             f"pass --profile {release.name}, or --kubernetes with a release of {name[1:]}",
         )
-    return release
+    return release if name is None else PROFILES[name]
 
 
 def gates_of(text: str) -> Gates:

@@ -12,16 +12,18 @@ from datetime import UTC, datetime
 
 import pytest
 
+from drahealth.fakes.hints import near
 from drahealth.manager.profile import Profile
 from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.version import __version__
 from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.judging.ledger import every_known_issue
 from drahealth.suites.report.document import Conditions
 from drahealth.suites.report.run_report import Run
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Configuration, Launch, SharedEnvironment, TargetDefinition
-from drahealth.suites.targets.shared_options import HEALTH_API
+from drahealth.suites.targets.options import FIXED, HEALTH_API
 from drahealth.suites.targets.target import Target
 
 # The options of a run: a target with its options, and the health API of the drivers.
@@ -37,6 +39,8 @@ class Options:
     """The only health API of the drivers; None: all that a fake driver serves."""
     every_health_api: bool = False
     """Each scenario is played over one health API after the other."""
+    fixed: tuple[str, ...] = ()
+    """The ids of known issues that the user's own kubelet has fixed."""
 
     @classmethod
     def make(cls, given: Mapping[str, str | None]) -> "Options":
@@ -44,14 +48,27 @@ class Options:
         definition = registry.definition(given.get("target") or registry.default())
         values = registry.values(definition, "run", given)
         configuration = definition.configure(values)
-        chosen = values.get(HEALTH_API)
+        chosen, fixed = values.get(HEALTH_API), values.get(FIXED) or ()
+        ids = sorted({issue.id for issue in every_known_issue()})
+        if unknown := [name for name in fixed if name not in ids]:
+            raise ConfigurationError(f"--fixed: {unknown[0]!r} is no known issue", near(unknown[0], ids, _LISTED))
         if chosen == "all":
-            return cls(definition, configuration, every_health_api=True)
-        return cls(definition, configuration, _supported(chosen, configuration))
+            return cls(definition, configuration, every_health_api=True, fixed=fixed)
+        return cls(definition, configuration, _supported(chosen, configuration), fixed=fixed)
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Options":
-        """From pytest's command line. An error has the names of the pytest options."""
+        """The options of this pytest run: those that `drahealth run` hands over (`HandedOver`), or of the command line.
+
+        They are made once. An error has the names of the pytest options.
+        """
+        made = config.stash.get(_MADE, None)
+        if made is None:
+            made = config.stash[_MADE] = cls._of_command_line(config)
+        return made
+
+    @classmethod
+    def _of_command_line(cls, config: pytest.Config) -> "Options":
         names = ("target", *(offered.option.name for offered in registry.options("run")))
         given = {name: config.getoption(f"--drahealth-{name}") for name in names}
         if config.getoption("--drahealth-node"):
@@ -105,7 +122,8 @@ class Options:
         """The same with another prefix before the names, such as that of the pytest options."""
         over = {HEALTH_API.name: self.health_api.name} if self.health_api else {}
         over = {HEALTH_API.name: "all"} if self.every_health_api else over
-        pairs = {"target": self.target, **self.configuration.flags, **over}.items()
+        fixed = {FIXED.name: ",".join(self.fixed)} if self.fixed else {}
+        pairs = {"target": self.target, **self.configuration.flags, **fixed, **over}.items()
         return shlex.join(word for name, value in pairs for word in (f"{prefix}{name}", value))
 
     def make_target(self, launch: Launch) -> Target:
@@ -115,6 +133,21 @@ class Options:
     def share(self, launch: Launch) -> SharedEnvironment | None:
         """What the workers of a distributed run share; None if each has a target of its own."""
         return self.configuration.share(launch)
+
+
+_MADE: pytest.StashKey[Options] = pytest.StashKey()
+_LISTED = "docs/known-issues.md"
+
+
+@dataclass(frozen=True)
+class HandedOver:
+    """A pytest plugin: the options of a run that a command of ours has made. Worker processes make their own."""
+
+    options: Options
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Before anything of the run asks for them."""
+        config.stash[_MADE] = self.options
 
 
 def _supported(chosen: HealthApi | None, configuration: Configuration) -> HealthApi | None:
@@ -151,6 +184,7 @@ def run_of(options: Options, config: pytest.Config) -> Run:
     given = {name: config.getoption(option, None) for name, option in _OPTIONS.items()}
     texts = {name: str(value) for name, value in given.items() if value}
     flags = options.configuration.flags
+    fixed = {FIXED.name: ",".join(options.fixed)} if options.fixed else {}
     conditions = Conditions(
         command=config.getoption("drahealth_command") or "pytest",
         started=now(),
@@ -164,7 +198,7 @@ def run_of(options: Options, config: pytest.Config) -> Run:
             "machine": platform.machine(),
             "cpus": str(os.cpu_count() or 0),
         },
-        options={"target": options.target, **flags, **({"health-api": over} if over else {}), **texts},
+        options={"target": options.target, **flags, **({"health-api": over} if over else {}), **fixed, **texts},
         revision=git_revision(),
     )
     return Run(options.target, options.about, over, conditions=conditions)

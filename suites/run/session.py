@@ -319,7 +319,15 @@ class Session:
     def _new_node(self, item: pytest.Item) -> Node:
         scenario = scenario_of(getattr(item, "function", None)) or Scenario(item.name, (), item.name)
         checked, health_api = scenario.requirements, health_api_of(item, self.options)
-        node = Node(self.target, scenario.title, checked, self.run, needs=scenario.all_needs, health_api=health_api)
+        node = Node(
+            self.target,
+            scenario.title,
+            checked,
+            self.run,
+            needs=scenario.all_needs,
+            health_api=health_api,
+            fixed=self.options.fixed,
+        )
         item.stash[PLAYED] = Played(scenario, node, node.deviations, node.stale)
         return node
 

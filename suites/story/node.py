@@ -46,9 +46,10 @@ class Node(Disruptions):
         *,
         needs: Collection[Capability] = (),
         health_api: HealthApi | None = None,
+        fixed: Collection[str] = (),
         **old: Never,
     ) -> None:
-        """Raises TypeError for an old argument, with the new one."""
+        """`fixed` are ids of known issues that its kubelet does not have. Raises TypeError for an old argument."""
         reject_old_arguments("Node", old, {"alone": "needs"})
         super().__init__(target, title, needs=needs)
         self._health_api = health_api
@@ -70,7 +71,7 @@ class Node(Disruptions):
         """The duration of the scenario."""
         self._run = run
         self._started: asyncio.Task[None] | None = None
-        self._judge = RequirementChecks(target.profile.name, title, requirements, self.log)
+        self._judge = RequirementChecks(target.profile.name, title, requirements, self.log, fixed)
         self._watch = ScenarioWatch(target.api, self.namespace, self.history)
         self._made = Cleanup(target, self.namespace, self._watch, self.history)
         self._evidence = HistoryChecks(self.history, self._watch, target.profile, self._made)

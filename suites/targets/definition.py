@@ -104,6 +104,10 @@ class Configuration(Protocol):
         """The capabilities that it lacks beside those of `TargetDefinition.missing`, each with the reason."""
 
     @property
+    def is_own_kubelet(self) -> bool:
+        """The kubelet can be one that the user changed: an issue of its release may be fixed in it."""
+
+    @property
     def title(self) -> str:
         """The target in a few words, such as "a real kubelet, Kubernetes 1.37.1"."""
 

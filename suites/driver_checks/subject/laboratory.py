@@ -13,6 +13,7 @@ from drahealth.fakes.cluster.access import Access
 from drahealth.fakes.cluster.api import NODES, ApiError, ListWatch
 from drahealth.fakes.cluster.kube_client import KubeClient, access_of
 from drahealth.manager.profile import KEP
+from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Event
 from drahealth.suites.driver_checks.driver_run import DriverRun
@@ -25,9 +26,9 @@ from drahealth.suites.driver_checks.subject.places import Places, private_places
 from drahealth.suites.driver_checks.subject.subject import AdaptersOf, KubeletSetup, Subject, Surroundings
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.processes.sandbox import RunningSandbox
-from drahealth.suites.targets.api_servers.options import DEFAULT_KUBERNETES, ApiServerKind
 from drahealth.suites.targets.api_servers.server import ApiServerProcess
 from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.targets.options import ApiServerKind
 from drahealth.suites.targets.versions import profile_of
 
 _WITH_KUBELET = ("kubelet", "kubelet-broken")
@@ -176,7 +177,7 @@ async def _started(
     if declared := run.sandbox:
         running = await stack.enter_async_context(sandboxed(declared, root))
     is_real, release = run.profile.api_server_kind == "real", run.profile.api_server.kubernetes
-    profile = profile_of(release or DEFAULT_KUBERNETES) if is_real else KEP
+    profile = profile_of(release or DEFAULT_VERSION) if is_real else KEP
     if kubeconfig and label not in _WITH_KUBELET:
         if others:
             api, access = others.api, await access_of(others.kubeconfig)

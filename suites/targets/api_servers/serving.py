@@ -23,7 +23,6 @@ from drahealth.proto.events import Observe, StatusWritten, ignore
 from drahealth.proto.values import MESSAGE_GATE, STATUS_GATE
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.processes.sandbox import sandbox, ways
-from drahealth.suites.targets.api_servers.options import ApiServerKind
 from drahealth.suites.targets.api_servers.server import ALL_ON, ApiServerProcess, data_folder, objects_folder, port_in
 from drahealth.suites.targets.audit import AuditLog
 from drahealth.suites.targets.file_locks import lock
@@ -34,6 +33,7 @@ from drahealth.suites.targets.kubelet.node.control_plane import DELETION_ONLY, C
 from drahealth.suites.targets.kubelet.node.credentials import ADMIN_USER
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.processes import ApiProbe, Process, Reservation, check, until
+from drahealth.suites.targets.options import ApiServerKind
 from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.versions import feature_gates, profile_of

@@ -6,8 +6,8 @@ from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Check, Configuration, TargetDefinition
 from drahealth.suites.targets.kind.options import IMAGE, OPTIONS
 from drahealth.suites.targets.option import Values
+from drahealth.suites.targets.options import FIXED, HEALTH_API, KUBERNETES
 from drahealth.suites.targets.progress import Progress
-from drahealth.suites.targets.shared_options import HEALTH_API, KUBERNETES
 
 
 def _configure(values: Values) -> Configuration:
@@ -34,7 +34,7 @@ DEFINITION = TargetDefinition(
     name="kind",
     title="a kind cluster",
     summary="A kind cluster with a real container runtime. The fake driver runs in a Pod on each node.",
-    options=(KUBERNETES, HEALTH_API, *OPTIONS),
+    options=(KUBERNETES, FIXED, HEALTH_API, *OPTIONS),
     missing={
         Capability.CONTROL_WITHOUT_API_SERVER: "commands to the fake drivers go through the API server",
         Capability.CONTROL_WITHOUT_KUBELET: "commands to the fake drivers go through the kubelet",

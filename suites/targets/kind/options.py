@@ -6,7 +6,7 @@ from typing import Any
 
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.option import Option, Values, choice, matching, readable_file, text, whole_number
-from drahealth.suites.targets.shared_options import KUBERNETES
+from drahealth.suites.targets.options import KUBERNETES
 from drahealth.suites.targets.versions import names_patch
 
 _name = matching(r"[a-z0-9]([a-z0-9.-]{0,40}[a-z0-9])?", "lower-case letters, digits, dots and hyphens")

@@ -30,8 +30,8 @@ from drahealth.suites.targets.kind.cluster import (
 from drahealth.suites.targets.kind.node_control import KindNodes
 from drahealth.suites.targets.kind.options import KindOptions
 from drahealth.suites.targets.option import Values
+from drahealth.suites.targets.options import KUBERNETES
 from drahealth.suites.targets.pods.deployment import NAMESPACE, SERVICE_ACCOUNTS, host_in, why_gone
-from drahealth.suites.targets.shared_options import KUBERNETES
 from drahealth.suites.targets.target import Opened, Window
 from drahealth.suites.targets.versions import feature_gates, kubelet_gates, missing_in, profile_of
 
@@ -203,6 +203,10 @@ class KindConfiguration:
     @property
     def missing(self) -> Mapping[Capability, str]:
         return missing_in(self.kubernetes)
+
+    @property
+    def is_own_kubelet(self) -> bool:
+        return self.options.node_image is not None or self.options.reuse is not None
 
     @property
     def title(self) -> str:

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Check, Configuration, TargetDefinition
-from drahealth.suites.targets.kubelet.options import KUBELET, START
 from drahealth.suites.targets.option import Values
+from drahealth.suites.targets.options import DRIVER, FIXED, HEALTH_API, KUBELET, KUBERNETES, START
 from drahealth.suites.targets.progress import Progress
-from drahealth.suites.targets.shared_options import DRIVER, HEALTH_API, KUBERNETES
 
 
 def _configure(values: Values) -> Configuration:
@@ -31,7 +30,7 @@ DEFINITION = TargetDefinition(
         "A real kubelet and control plane on this machine, with a fake container runtime. "
         "This target needs user namespaces or root."
     ),
-    options=(KUBERNETES, KUBELET, DRIVER, HEALTH_API, START),
+    options=(KUBERNETES, KUBELET, FIXED, DRIVER, HEALTH_API, START),
     missing={
         Capability.ADVANCE_TIME: "a real kubelet reads the clock of the machine",
         Capability.GRANT_RESIZE: "the kubelet runs without cgroups for Pods, and panics when it grants a resize (N-10)",

@@ -24,10 +24,9 @@ from drahealth.suites.targets.kubelet.binaries.ensure import check_release, ensu
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
 from drahealth.suites.targets.kubelet.node.control_plane import ComponentGates
-from drahealth.suites.targets.kubelet.options import KUBELET
 from drahealth.suites.targets.option import Values
+from drahealth.suites.targets.options import DRIVER, KUBELET, KUBERNETES, place_of
 from drahealth.suites.targets.run_directory import RunDirectory
-from drahealth.suites.targets.shared_options import DRIVER, KUBERNETES, place_of
 from drahealth.suites.targets.target import Opened, Window
 from drahealth.suites.targets.versions import feature_gates, kubelet_gates, missing_in, profile_of
 
@@ -230,14 +229,17 @@ class KubeletConfiguration:
         """From the options of a run. Raises ConfigurationError for a release that has no profile, and for a kubelet of
         another release."""
         version = values.get(KUBERNETES) or DEFAULT_VERSION
-        profile, kubelet = profile_of(version), values.get(KUBELET)
-        if kubelet is not None:
-            check_release(kubelet, version)
+        kubelet = values.get(KUBELET)
+        profile = profile_of(version if kubelet is None else check_release(kubelet, version))
         return cls(profile, version, values.get(DRIVER) or "inline", kubelet)
 
     @property
     def missing(self) -> Mapping[Capability, str]:
         return missing_in(self.kubernetes)
+
+    @property
+    def is_own_kubelet(self) -> bool:
+        return self.kubelet is not None
 
     @property
     def title(self) -> str:

@@ -1,11 +1,9 @@
 """The reference target, as the registry lists it."""
 
-from drahealth.suites.targets.api_servers.options import API_SERVER
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Configuration, TargetDefinition
 from drahealth.suites.targets.option import Values
-from drahealth.suites.targets.reference.options import PROFILE
-from drahealth.suites.targets.shared_options import DRIVER, HEALTH_API, KUBERNETES
+from drahealth.suites.targets.options import API_SERVER, DRIVER, HEALTH_API, KUBERNETES, PROFILE
 
 
 def _configure(values: Values) -> Configuration:

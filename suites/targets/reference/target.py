@@ -14,19 +14,18 @@ from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, P
 from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
 from drahealth.manager.profile import KEP, Gates, Profile
+from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.proto.events import IN_SHORT, Event, Observe, Record, ignore
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.api_servers.options import API_SERVER, DEFAULT_KUBERNETES, ApiServerKind
 from drahealth.suites.targets.api_servers.server import ApiServerProcess
 from drahealth.suites.targets.api_servers.serving import MemoryApiServer, field_rules
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
 from drahealth.suites.targets.option import Values
+from drahealth.suites.targets.options import API_SERVER, DRIVER, KUBERNETES, PROFILE, ApiServerKind, place_of
 from drahealth.suites.targets.reference.cluster import ReferenceCluster
-from drahealth.suites.targets.reference.options import PROFILE
 from drahealth.suites.targets.run_directory import RunDirectory
-from drahealth.suites.targets.shared_options import DRIVER, KUBERNETES, place_of
 from drahealth.suites.targets.target import Opened, Window
 from drahealth.suites.targets.versions import locked_in, missing_in, profile_of
 
@@ -241,7 +240,7 @@ class ReferenceConfiguration:
     profile: Profile = KEP
     driver: str = "inline"
     api_server: ApiServerKind = "memory"
-    kubernetes: str = DEFAULT_KUBERNETES
+    kubernetes: str = DEFAULT_VERSION
 
     @classmethod
     def of(cls, values: Values) -> "ReferenceConfiguration":
@@ -250,7 +249,7 @@ class ReferenceConfiguration:
         version = values.get(KUBERNETES)
         if version and kind == "memory":
             raise ConfigurationError("--kubernetes needs --api-server real, or --target kubelet or kind")
-        profile, version = values.get(PROFILE) or KEP, version or DEFAULT_KUBERNETES
+        profile, version = values.get(PROFILE) or KEP, version or DEFAULT_VERSION
         if kind == "real":
             _check_release(profile, version)
         return cls(profile, values.get(DRIVER) or "inline", kind, version)
@@ -260,6 +259,10 @@ class ReferenceConfiguration:
         if self.api_server == "memory":
             return locked_in(self.profile.release) if self.profile.release else {}
         return {**missing_in(self.kubernetes), **LACKS_RESIZE, **(LACKS_KEP_API if self.profile == KEP else {})}
+
+    @property
+    def is_own_kubelet(self) -> bool:
+        return False
 
     @property
     def title(self) -> str:
@@ -298,7 +301,7 @@ def _check_release(profile: Profile, version: str) -> None:
             f"--profile kep needs Kubernetes 1.36 or newer, got {version}, which has no messages in Pod statuses",
             f"pass --profile {release.name}, or a newer --kubernetes",
         )
-    if profile not in (KEP, release):
+    if profile != KEP and profile.release != release.release:
         raise ConfigurationError(
             f"--profile {profile.name} does not match --kubernetes {version}", f"pass --profile {release.name} or kep"
         )

@@ -49,6 +49,14 @@ Options.make_target = lambda *_: Nowhere()
 """
 
 
+COUNTED = """
+from drahealth.suites.run.options import Options
+
+make = Options.make
+Options.make = lambda given: print("options were made", flush=True) or make(given)
+"""
+
+
 def drahealth(*arguments: str, before: str = "", folder: Path | None = None) -> command_process.Done:
     """Run the command as a process. It runs the code `before` first."""
     return command_process.run(before + COMMAND, *arguments, folder=folder)
@@ -61,6 +69,11 @@ def refused(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         command.main()
     assert isinstance(ended.value.code, int)
     return ended.value.code
+
+
+def test_a_run_makes_its_options_once() -> None:
+    done = drahealth("run", "--profile", "v1.36.4", "-k", "UPDATE-01", "-n", "1", before=COUNTED)
+    assert ("profile v1.36.4" in done.stdout, done.stdout.count("options were made")) == (True, 1)
 
 
 def test_the_installed_command_is_ours() -> None:

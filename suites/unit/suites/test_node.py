@@ -42,11 +42,11 @@ async def release() -> AsyncIterator[Node]:
     await target.stop()
 
 
-def node_on(target: ReferenceTarget) -> Node:
+def node_on(target: ReferenceTarget, **options: Any) -> Node:
     def run(work: Any) -> Any:
         raise AssertionError("these stories run on the loop of the test")
 
-    return Node(target, "a story", ("STATUS-01", "STATUS-02"), run, needs=tuple(Capability))
+    return Node(target, "a story", ("STATUS-01", "STATUS-02"), run, needs=tuple(Capability), **options)
 
 
 def issues(found: list[KnownIssue]) -> list[tuple[str, str]]:
@@ -75,6 +75,17 @@ async def test_a_known_issue_that_does_not_happen_is_stale(release: Node) -> Non
     with release.judging(*KNOWN):
         release.check(True, "so", "so")
     assert (release.deviations, issues(release.stale)) == ([], [("P-08", "STATUS-04")])
+
+
+async def test_an_issue_that_the_kubelet_has_fixed_is_not_known() -> None:
+    target = ReferenceTarget(NEWEST)
+    node = node_on(target, fixed=["P-08"])
+    with node.judging(*KNOWN):
+        node.check(True, "so", "so")
+    with pytest.raises(Violation), node.judging(*KNOWN):
+        node.check(False, "so", "not so")
+    assert (node.deviations, node.stale) == ([], [])
+    await target.stop()
 
 
 @pytest.mark.parametrize("words", [("STATUS-04", "another assertion"), ("STATUS-05", KNOWN[1])])

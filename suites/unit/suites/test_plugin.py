@@ -134,6 +134,18 @@ def test_failures_are_explained(pytester: pytest.Pytester) -> None:
     ]
 
 
+def test_a_known_issue_that_the_users_kubelet_has_fixed_is_noted(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(STORIES)
+    pytester.makeconftest(
+        "from drahealth.suites.targets.reference.target import ReferenceConfiguration\n"
+        "ReferenceConfiguration.is_own_kubelet = True"
+    )
+    run_pytest(pytester, "--drahealth-profile=v1.37", "--drahealth-report=r.json", "-k", "stale")
+    (result,) = json.loads((pytester.path / "r.json").read_text())["scenarios"]
+    assert result["outcome"] == "known issue"  # another one happens
+    assert "known issue P-08 did not happen: this kubelet has fixed it" in result["notes"]
+
+
 def test_a_known_issue_is_an_expected_failure_with_its_number(pytester: pytest.Pytester) -> None:
     run = run_pytest(
         pytester,

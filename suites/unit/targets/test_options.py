@@ -55,6 +55,18 @@ def test_options_are_the_configuration_of_a_target(flags: str, configuration: ob
     assert made(flags).configuration == configuration
 
 
+@pytest.mark.parametrize("target", ["kubelet", "kind"])
+def test_issues_that_the_kubelet_has_fixed_are_in_the_flags(target: str) -> None:
+    options = Options.make({"target": target, "fixed": "B-29, B-05"})
+    assert options.fixed == ("B-05", "B-29")
+    assert "--fixed B-05,B-29" in options.flags
+
+
+def test_an_unknown_fixed_issue_is_rejected_with_similar_ones() -> None:
+    with pytest.raises(ConfigurationError, match=r"--fixed: 'XID-9' is no known issue; docs/known-issues.md"):
+        Options.make({"target": "kubelet", "fixed": "B-29,XID-9"})
+
+
 @pytest.mark.parametrize("flags", ACCEPTED)
 def test_the_flags_of_a_run_are_the_shortest_ones(flags: str) -> None:
     assert made(flags).flags == flags

@@ -74,30 +74,33 @@ def remove(version: str) -> int:
 
 # A kubelet that the user built: which file it is, and its release.
 
-_VERSION = re.compile(r"Kubernetes v(\d+\.\d+)\.\d+\S*")
+_VERSION = re.compile(r"Kubernetes v(\d+\.\d+\.\d+)\S*")
 _HELP = "The kubelet is "
-_NO_RELEASE = "0.0"
+_NO_RELEASE = "0.0.0"
 """The release of a kubelet that was built with `go build`, without the linker flags of Kubernetes."""
 _SECONDS = 60.0
 
 
-def check_release(kubelet: Path, kubernetes: str) -> None:
-    """Raises ConfigurationError if the file is not a kubelet, or belongs to another minor release than `kubernetes`.
+def check_release(kubelet: Path, kubernetes: str) -> str:
+    """The release of a kubelet, such as 1.36.5; `kubernetes` for one without a release: a plain `go build` sets none.
 
-    A kubelet without a release is accepted: a plain `go build` sets none.
+    Raises ConfigurationError if the file is not a kubelet, or belongs to another minor release than `kubernetes`.
     """
-    minor = minor_release(kubelet)
-    wanted = ".".join(kubernetes.split(".")[:2])
-    if minor not in (wanted, _NO_RELEASE):
+    version = own_release(kubelet)
+    if version == _NO_RELEASE:
+        return kubernetes
+    minor, wanted = (".".join(release.split(".")[:2]) for release in (version, kubernetes))
+    if minor != wanted:
         raise ConfigurationError(
             f"--kubelet must be a kubelet of Kubernetes {wanted}, but {kubelet} is of {minor}",
             f"select the release of the kubelet, such as --kubernetes {minor}.0",
         )
+    return version
 
 
 @functools.cache
-def minor_release(kubelet: Path) -> str:
-    """The release of a kubelet, such as 1.37; 0.0 without one. Raises ConfigurationError if it is not a kubelet."""
+def own_release(kubelet: Path) -> str:
+    """The release of a kubelet, such as 1.37.1; 0.0.0 without one. Raises ConfigurationError if it is not a kubelet."""
     # All programs of Kubernetes print the same version, but each has its own help.
     match = _VERSION.match(_output(kubelet, "--version"))
     if match is None or not _output(kubelet, "--help").startswith(_HELP):

@@ -10,11 +10,11 @@ from drahealth.fakes.cluster.api import NAMESPACES, NODES
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.api_servers import serving
-from drahealth.suites.targets.api_servers.options import API_SERVER
 from drahealth.suites.targets.api_servers.serving import RealApiServer, api_server
 from drahealth.suites.targets.kubelet.binaries.releases import Binaries
 from drahealth.suites.targets.kubelet.node.credentials import keep_admin
 from drahealth.suites.targets.kubelet.node.layout import Layout
+from drahealth.suites.targets.options import API_SERVER
 
 
 def programs(folder: Path) -> Binaries:

@@ -6,7 +6,7 @@ import pytest
 
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.run.options import Options
-from drahealth.suites.targets.kubelet.binaries.ensure import check_release, minor_release
+from drahealth.suites.targets.kubelet.binaries.ensure import check_release, own_release
 from drahealth.suites.targets.kubelet.node import doctor
 
 HELP = 'The kubelet is the primary "node agent" that runs on each\nnode.'
@@ -28,17 +28,27 @@ def program(folder: Path, version: str, text: str = HELP) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("version", "minor"),
+    ("version", "own", "release"),
     [
-        ("Kubernetes v1.37.1", "1.37"),
-        ("Kubernetes v1.37.3-rc.0.12+8a8e2f-dirty", "1.37"),
-        ("Kubernetes v0.0.0-master+$Format:%H$", "0.0"),
+        ("Kubernetes v1.37.1", "1.37.1", "1.37.1"),
+        ("Kubernetes v1.37.3-rc.0.12+8a8e2f-dirty", "1.37.3", "1.37.3"),
+        ("Kubernetes v0.0.0-master+$Format:%H$", "0.0.0", "1.37.1"),
     ],
 )
-def test_a_kubelet_of_the_release_or_without_one_is_accepted(folder: Path, version: str, minor: str) -> None:
+def test_a_kubelet_of_the_release_or_without_one_is_accepted(
+    folder: Path, version: str, own: str, release: str
+) -> None:
     kubelet = program(folder, version)
-    check_release(kubelet, "1.37.1")
-    assert minor_release(kubelet) == minor
+    assert (check_release(kubelet, "1.37.1"), own_release(kubelet)) == (release, own)
+
+
+@pytest.mark.parametrize(
+    ("version", "profile"), [("v1.36.3", "v1.36"), ("v1.36.5", "v1.36.4"), ("v0.0.0-master", "v1.36")]
+)
+def test_a_kubelet_behaves_as_its_patch_level(folder: Path, version: str, profile: str) -> None:
+    kubelet = program(folder, f"Kubernetes {version}")
+    options = Options.make({"target": "kubelet", "kubernetes": "1.36.3", "kubelet": str(kubelet)})
+    assert (options.profile.name, options.configuration.is_own_kubelet) == (profile, True)
 
 
 def test_a_kubelet_of_another_release_is_rejected_with_the_option_to_select_it(folder: Path) -> None:

@@ -1,13 +1,21 @@
-"""Options that several targets declare."""
+"""The options of the targets. Those of kind alone are in its folder."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
-from drahealth.manager.releases import VERSIONS_TEXT
-from drahealth.suites.targets.option import Option, choice
+from drahealth.manager.releases import PROFILES, PROFILES_TEXT, VERSIONS_TEXT
+from drahealth.suites.targets.option import Option, choice, executable_file, switch
 from drahealth.suites.targets.versions import parse_version
 
 if TYPE_CHECKING:
+    from drahealth.manager.profile import Profile
     from drahealth.proto.health_apis import HealthApi
+
+ApiServerKind = Literal["memory", "real"]
+"""memory: an API server in this process. real: kube-apiserver and etcd on this machine."""
+
+
+def _profile(name: str) -> "Profile":
+    return PROFILES[choice(*PROFILES)(name)]
 
 
 def _health_api_names() -> tuple[str, ...]:
@@ -23,12 +31,38 @@ def _health_api(name: str) -> "HealthApi | Literal['all']":
     return "all" if chosen == "all" else HEALTH_APIS.get(chosen, NODE_HEALTH)
 
 
+def _ids(text: str) -> tuple[str, ...]:
+    return tuple(sorted({part.strip() for part in text.split(",")}))
+
+
 KUBERNETES = Option(
     "kubernetes",
     "VERSION",
     f"Kubernetes release of the real kubelet or API server, {VERSIONS_TEXT}.",
     parse_version,
     ("run", "doctor"),
+)
+KUBELET = Option(
+    "kubelet",
+    "FILE",
+    "Use this kubelet, for example your own build. --kubernetes selects the control plane, and must "
+    "have the same minor release.",
+    executable_file,
+    ("run", "doctor"),
+)
+FIXED = Option(
+    "fixed",
+    "ID,...",
+    "Known issues that your own kubelet has fixed, such as B-29: each is a failure if it happens.",
+    _ids,
+)
+START = Option("start", "", "Also start a real kubelet, and check that its node becomes Ready.", switch, ("doctor",))
+PROFILE = Option("profile", "NAME", f"Profile of the reference: {PROFILES_TEXT}.", _profile, choices=lambda: PROFILES)
+API_SERVER = Option(
+    "api-server",
+    "KIND",
+    "API server of the reference: memory (default) or real (kube-apiserver and etcd).",
+    choice(*get_args(ApiServerKind)),
 )
 DRIVER = Option(
     "driver",
