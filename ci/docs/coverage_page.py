@@ -1,17 +1,17 @@
-"""docs/coverage.md: what judges each statement of the texts, written from suites/judging/statements.toml."""
+"""coverage.md of the evidence: what judges each statement of the texts, written from suites/judging/statements.toml."""
 
 from collections import Counter
 from collections.abc import Iterator
 
-from drahealth.suites.judging.ledger import TEXTS, VERDICTS, JudgedStatement, requirements, statements
+from drahealth.suites.judging.ledger import TEXTS, VERDICTS, JudgedStatement, statements
 
 INTRODUCTION = """\
 This page lists the testable statements of KEP-4680 and of other texts, and some statements that no test can judge. The
 last table names the scenarios and tests that judge a statement. If several revisions of the KEP have a statement, this
 table has one row for this statement, with the newest of these revisions.
 
-Most rows name requirements. [requirements.md](requirements.md) has the requirements for kubelets and API servers, with
-their scenarios. [driver-requirements.md](driver-requirements.md) has the requirements for drivers.
+Most rows name requirements. docs/reference/requirements.md has the requirements for kubelets and API servers, with
+their scenarios. docs/reference/driver-requirements.md has the requirements for drivers.
 
 In the last table:
 
@@ -22,8 +22,8 @@ In the last table:
 - “The feature gate” means the gate ResourceHealthStatus.
 - In a remark, “the scenario” means the scenario of the row.
 - “The Go package” means kubeletplugin. “The Python library” is its counterpart in drahealth
-  ([kubelet-plugin.md](kubelet-plugin.md)).
-- IDs such as READ-16 are in [readings.md](readings.md). IDs such as A-17 are in [facts.md](facts.md).
+  (docs/kubelet-plugin.md).
+- IDs such as READ-16 are in docs/reference/readings.md. IDs such as A-17 are in docs/facts.md.
 
 On this page, a mutant is a wrong copy of the reference or of its API server. Each mutant makes at least one scenario of
 its row fail. There are two kinds of mutants:
@@ -55,10 +55,14 @@ def _parts(note: str) -> Iterator[str]:
 def _row(one: JudgedStatement) -> str:
     judges = ", ".join(f"`{name}`" for name in (*one.scenarios, *one.tests))
     mutants = ", ".join(f"`{name}`" for name in one.mutants)
-    cells = (one.id, f"{one.text}, {one.section}", one.says, one.verdict, _linked(one), judges, mutants, one.why)
+    cells = (
+        one.id,
+        f"{one.text}, {one.section}",
+        one.says,
+        one.verdict,
+        ", ".join(one.requirements),
+        judges,
+        mutants,
+        one.why,
+    )
     return f"| {' | '.join(cells)} |\n"
-
-
-def _linked(one: JudgedStatement) -> str:
-    pages = {True: "requirements.md", False: "driver-requirements.md"}
-    return ", ".join(f"[{name}]({pages[name in requirements()]}#{name.lower()})" for name in one.requirements)

@@ -1,4 +1,4 @@
-"""docs/driver-mutants.md: the kill matrix of the checks of drivers, from the mutants and the proven checks."""
+"""driver-mutants.md of the evidence: which checks of drivers catch which wrong drivers."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from drahealth.suites.driver_checks.verdicts import requirements
 
 INTRODUCTION = """\
 A mutant is a driver or a device plugin with one deliberate defect. The mutants on this page test the checks of
-[`drahealth check`](check.md) and [`drahealth certify`](certify.md). A check catches a mutant if the check fails for
+`drahealth check` and `drahealth certify`. A check catches a mutant if the check fails for
 this mutant. A check that catches a mutant is *proven*. All other checks are *unproven*. A driver can conform even if an
 unproven check fails.
 

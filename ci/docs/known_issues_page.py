@@ -1,4 +1,4 @@
-"""docs/known-issues.md: where released kubelets differ, and how to see it. From known_issues.toml and results."""
+"""docs/reference/known-issues.md: where released kubelets differ, from known_issues.toml and results."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -8,10 +8,10 @@ from drahealth.suites.judging.ledger import KnownIssue, every_known_issue
 REAL = "a real kubelet, Kubernetes "
 """Begins the name of each column of results of real kubelets."""
 Results = Mapping[str, Mapping[str, Sequence[str]]]
-"""docs/results.json: by target and scenario, the outcome and the ids of the known issues that the scenario showed."""
+"""docs/reference/results.json: by target and scenario, the outcome and the ids of the shown known issues."""
 INTRODUCTION = """\
 A known issue is a difference between a release of Kubernetes and a requirement. Its id is the id of a fact in
-[facts.md](facts.md). An issue can violate several requirements. Each row of its tables is one violation.
+[facts.md](../facts.md). An issue can violate several requirements. Each row of its tables is one violation.
 This page has only the violations that a scenario shows; facts.md names more.
 
 A row names an assertion that fails in a scenario. If the row also names a scenario, it applies only to this scenario.

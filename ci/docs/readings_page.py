@@ -1,4 +1,4 @@
-"""docs/readings.md: where the texts disagree, written from suites/judging/readings.toml."""
+"""docs/reference/readings.md: where the texts disagree, written from suites/judging/readings.toml."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ statement, in this order: the design document, older revisions, Kubernetes. If a
 gives the reason.
 
 Some requirements depend on a reading. For these requirements, [requirements.md](requirements.md) names the reading. Ids
-such as H-15 and B-11 are facts in [facts.md](facts.md).
+such as H-15 and B-11 are facts in [facts.md](../facts.md).
 
 """
 

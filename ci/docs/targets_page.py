@@ -1,4 +1,4 @@
-"""docs/targets.md: what each target can do, and its options, written from the definitions of the targets."""
+"""docs/reference/targets.md: what each target can do, and its options, written from the definitions of the targets."""
 
 from collections.abc import Iterable, Iterator
 

@@ -183,7 +183,7 @@ class DriverOptions:
 class DriverControl(
     DriverLife, DriverDevices, StreamControl, DriverClaims, DriverRegistration, DriverReports, DriverQuestions
 ):
-    """Interface with one method for each command of a fake driver, as in docs/commands.md."""
+    """Interface with one method for each command of a fake driver, as in docs/reference/commands.md."""
 
 
 # The options of a fake device plugin, and its control surface.
@@ -280,4 +280,4 @@ def _path(id_: str) -> str:
 
 
 class PluginControl(DevicePluginLife, ListedDevices, DevicePluginQuestions):
-    """Interface with one method for each command of a fake device plugin, as in docs/commands.md."""
+    """Interface with one method for each command of a fake device plugin, as in docs/reference/commands.md."""

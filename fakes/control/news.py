@@ -1,4 +1,4 @@
-"""What happens to fake drivers, for logs, metrics, live views and `drahealth ctl watch`: events of docs/events.md.
+"""What happens to fake drivers, for logs, metrics, live views and `drahealth ctl watch`.
 
 A report is published in short: as its size, and as one event for each device that it reports otherwise than before,
 however many it lists. What a device plugin no longer lists is published as `unlisted`.

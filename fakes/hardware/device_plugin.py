@@ -64,8 +64,8 @@ log = logging.getLogger(__name__)
 class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
     """A fake device plugin in this process.
 
-    Enter it with `async with`: it is registered inside, and nothing of it is left afterwards. docs/commands.md lists
-    its commands.
+    Enter it with `async with`: it is registered inside, and nothing of it is left afterwards.
+    docs/reference/commands.md lists its commands.
     """
 
     def __init__(self, options: PluginOptions, *, clock: Clock | None = None, observe: Observe = events.ignore) -> None:

@@ -67,8 +67,8 @@ Taints = tuple[Taint, ...]
 class FakeDriver(FaultHandlers, DriverControl, Registered):
     """A fake DRA driver in this process.
 
-    Enter it with `async with`: it is registered inside, and nothing of it is left afterwards. docs/commands.md lists
-    its commands.
+    Enter it with `async with`: it is registered inside, and nothing of it is left afterwards.
+    docs/reference/commands.md lists its commands.
     """
 
     def __init__(

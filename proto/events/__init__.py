@@ -11,8 +11,8 @@ Fakes, manager, histories, logs, metrics, live views and `drahealth ctl watch` u
 - `checks`: what `drahealth check` does to a driver, and what it observes outside gRPC.
 - `faults`: what fault adapters do to devices and backends.
 
-Code that emits events gets a callable `observe(event)`. The callable must not block, and must not raise. docs/events.md
-lists all events. It is generated from these types.
+Code that emits events gets a callable `observe(event)`. The callable must not block, and must not raise.
+docs/reference/events.md lists all events. It is generated from these types.
 """
 
 import json

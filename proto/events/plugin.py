@@ -28,7 +28,7 @@ class Registered:
 @dataclass(frozen=True, slots=True)
 class RegistrationCallFailed:
     """An instance answered a call of the registration service with an error, because of the command
-    `fail_registration` (docs/commands.md).
+    `fail_registration` (docs/reference/commands.md).
     """
 
     event: ClassVar[str] = "registration-call-failed"

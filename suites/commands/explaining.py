@@ -64,7 +64,7 @@ def _hint(wanted: str) -> str:
         return f"did you mean {' or '.join(close)}? Run `drahealth explain {close[0]}`"
     if of_family:
         return f"{family} has the IDs {', '.join(of_family)}; run `drahealth explain {of_family[0]}`"
-    return "docs/requirements.md, driver-requirements.md, readings.md and known-issues.md list the IDs"
+    return "docs/reference/requirements.md, driver-requirements.md, readings.md and known-issues.md list the IDs"
 
 
 def _parts(id_: str) -> tuple[str, int | None]:

@@ -316,7 +316,7 @@ class Quote:
     __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
 
     id: str
-    """ID of the statement in docs/coverage.md; empty for the source of a requirement without a statement."""
+    """ID of the statement (statements.toml); empty for the source of a requirement without a statement."""
     text: str
     """Name of the text, such as KEP; empty for another source."""
     section: str

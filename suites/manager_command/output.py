@@ -52,7 +52,7 @@ from drahealth.suites.output_paths import check_output_file
 
 log = logging.getLogger(__name__)
 
-# Prints events as JSON Lines: one event of docs/events.md on each line, starting with its `time` (RFC 3339).
+# Prints events as JSON Lines: one event of docs/reference/events.md on each line, starting with its `time` (RFC 3339).
 
 
 def is_shown(event: Event) -> bool:

@@ -157,7 +157,7 @@ class SyncDriver(
     DriverReports,
     DriverQuestions,
 ):
-    """A fake driver for tests without asyncio, with one method for each command, as in docs/commands.md."""
+    """A fake driver for tests without asyncio, with one method for each command, as in docs/reference/commands.md."""
 
     def __init__(self, of: FakeDriver | RemoteDriver, portal: BlockingPortal) -> None:
         self._of = of

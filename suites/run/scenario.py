@@ -43,7 +43,7 @@ class Scenario:
     needs: tuple[Capability, ...] = ()
     """The capabilities that a target must have for it, beside those that its requirements need."""
     counterpart_of: tuple[str, ...] = ()
-    """The tests of the KEP and of Kubernetes that it covers (docs/upstream-tests.md)."""
+    """The tests of the KEP and of Kubernetes that it covers (suites/unit/upstream_tests.toml)."""
 
     @property
     def all_needs(self) -> frozenset[Capability]:

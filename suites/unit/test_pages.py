@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "ci" / "docs" / "examples" / "controller"
+PAGES = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 STEPS = """
       - {name: fails, run: "false"}
       - {name: later, run: echo LATER}
@@ -53,9 +54,9 @@ def test_the_commands_of_a_block_are_found(pages: dict[str, Any], block: str, co
     assert [each.text for each in found if isinstance(each, pages["Command"])] == commands
 
 
-@pytest.mark.parametrize("name", ["README.md", *sorted(path.name for path in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize("name", PAGES)
 def test_no_command_hides_in_another_block(pages: dict[str, Any], name: str) -> None:
-    blocks = pages["read_page"]((ROOT / ("" if name == "README.md" else "docs") / name).read_text())
+    blocks = pages["read_page"]((ROOT / name).read_text())
     others = [block.text for block in blocks if isinstance(block, pages["Other"]) and "[--" not in block.text]
     assert [text for text in others if re.search(r"^(\$ |(ci/)?drahealth )", text, re.MULTILINE)] == []
 
@@ -127,3 +128,32 @@ def test_a_workflow_runs_as_on_github(tmp_path: Path, steps: str, code: int, pri
     file.write_text(f"jobs:\n  a:\n    steps:{steps}\n")
     done = ci("check-workflow", tmp_path)
     assert (done.returncode, re.findall(r"^[A-Z]+$", done.stdout, re.MULTILINE)) == (code, printed)
+
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def anchors(page: str) -> set[str]:
+    """The anchors of the headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", page, flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"\]\(.*?\)", "", title)).lower().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", [*PAGES, *(str(path.relative_to(ROOT)) for path in ROOT.glob("ci/**/README.md"))])
+def test_each_link_of_a_page_leads_to_a_file_and_a_heading(name: str) -> None:
+    page, broken = ROOT / name, []
+    for link in LINK.findall(page.read_text()):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if "://" not in link and not (target.exists() and (not anchor or anchor in anchors(target.read_text()))):
+            broken.append(link)
+    assert broken == []
+
+
+def test_each_page_that_the_code_names_exists() -> None:
+    names = ["git", "grep", "-hoE", r"\bdocs/[a-zA-Z0-9_/-]+\.(md|json|py|svg|cast|webp)\b"]
+    found = subprocess.run(
+        [*names, "--", ":!suites/unit"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.split()
+    assert sorted({name for name in found if not (ROOT / name).exists()}) == []

@@ -21,10 +21,10 @@ ROOT = Path(__file__).parents[2]
 LIMIT = 30  # words a sentence
 CODE_PARTS = ("proto", "manager", "fakes", "suites")
 # Tables of test names and of quotations
-NO_PROSE = {"docs/scenarios.md", "docs/releases.md"}
+NO_PROSE = {"docs/reference/scenarios.md", "docs/reference/releases.md"}
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("ci/**/README.md")]
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("ci/**/README.md")]
     if path.relative_to(ROOT).as_posix() not in NO_PROSE
 )
 MODULES = sorted(

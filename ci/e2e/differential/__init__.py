@@ -1,4 +1,4 @@
 """The differential test: play generated scripts on the reference and on a real kubelet, and compare the pod statuses.
 
-`ci/e2e/check-differential` runs it. docs/differential.md explains its output.
+`ci/e2e/check-differential` runs it. README.md explains its output.
 """

@@ -536,7 +536,7 @@ def parse_script(text: str | bytes) -> Script:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
         raise ConfigurationError(
-            f"invalid script: {where}: {plain(first['msg'])}", "see docs/differential.md"
+            f"invalid script: {where}: {plain(first['msg'])}", "see ci/e2e/differential/README.md"
         ) from None
     if problem := find_error(script):
         raise ConfigurationError(f"invalid script: {problem}", "correct the script")

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -266,7 +266,7 @@ def _empty(folder: Path) -> Path:
     return _make(folder)
 
 
-# docs/wrong-kubelets.md: which scenarios notice the bugs of real kubelets. Pure.
+# wrong-kubelets.md of the evidence: which scenarios notice the bugs of real kubelets. Pure.
 
 
 def page(wrong: Sequence[WrongKubelet], trials: Mapping[str, Trial], version: str) -> str:
@@ -305,11 +305,8 @@ def _result(trial: Trial) -> str:
 _HEADER = """\
 # Wrong kubelets
 
-<!-- written by ci/mutants/check-wrong-kubelets --write from ci/mutants/wrong-kubelets; change those files -->
-
 The scenarios must detect bugs of real kubelets. Wrong kubelets test this. A wrong kubelet is the kubelet of Kubernetes
-{version} with one bug: a change of one file in `pkg/kubelet`. [mutants.md](mutants.md) has a similar test with changed
-copies of the reference.
+{version} with one bug: a change of one file in `pkg/kubelet`.
 
 `ci/mutants/check-wrong-kubelets` builds each wrong kubelet, and runs the scenarios that must find its bug. A bug is
 *caught* if one of these scenarios fails on the wrong kubelet, but does not fail on the unchanged kubelet. A failure
@@ -329,11 +326,11 @@ Caught bugs: {caught} of {number}.
 # one. It needs Go, and what a real kubelet needs: see `drahealth doctor --target kubelet`.
 #
 # NAME selects wrong kubelets. --all runs all scenarios on each, which takes 4 minutes for each kubelet. --write
-# writes docs/wrong-kubelets.md. Exits 1 if a wrong kubelet is not caught, 2 for a wrong name or file, and 3 if one
-# cannot be built or judged.
+# writes ci/mutants/wrong-kubelets.json. Exits 1 if a wrong kubelet is not caught, 2 for a wrong name or file, and 3 if
+# one cannot be built or judged.
 
 FOLDER = ROOT / "ci" / "mutants" / "wrong-kubelets"
-PAGE = ROOT / "docs" / "wrong-kubelets.md"
+RESULTS = ROOT / "ci" / "mutants" / "wrong-kubelets.json"
 
 
 def main() -> int:
@@ -357,7 +354,10 @@ def main() -> int:
     sys.stdout.write("\n".join(table(wanted, trials)) + "\n")
     found = {trial.outcome for trial in trials.values()}
     if options.write and not options.names and found <= {"caught", "survived"}:
-        PAGE.write_text(page(wanted, trials, DEFAULT_VERSION))
+        results = {
+            name: {key: value for key, value in asdict(trial).items() if value} for name, trial in trials.items()
+        }
+        RESULTS.write_text(json.dumps({"version": DEFAULT_VERSION, "results": results}, indent=1) + "\n")
     return 3 if found - {"caught", "survived"} else int(found != {"caught"})
 
 
@@ -369,7 +369,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these wrong kubelets")
     parser.add_argument("--all", action="store_true", help="run all scenarios on each, not only those that must fail")
     parser.add_argument("-n", dest="nodes", type=int, default=2, metavar="N", help="nodes side by side, 2 by default")
-    parser.add_argument("--write", action="store_true", help="write docs/wrong-kubelets.md")
+    parser.add_argument("--write", action="store_true", help="write ci/mutants/wrong-kubelets.json")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The mutation score, and docs/mutants.md."""
+"""The mutation score, what is kept of it, and its page."""
 
 import tomllib
 from collections import Counter, defaultdict
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from mutation.hand import LEFT_OUT, HandMutant
-from mutation.operators import OPERATORS, RULES, Mutation
+from mutation.operators import OPERATORS, RULES
 from mutation.running import LIMITS, Change, Trial
 
 # The mutation score: what the results of trials say of the scenarios. Pure.
@@ -99,62 +99,61 @@ def summary(score: Score[Any]) -> str:
     return f"{len(score.changes)} changes: {counts}. Caught: {score.caught} of {score.judged} ({score.share:.1%})"
 
 
-# docs/mutants.md: what the scenarios notice, by part of a kubelet's work, by operator and by requirement. Pure.
+# What is kept of a run (score.json), and mutants.md of the evidence, which is written from it. Pure.
 
 
-def page(hand: Score[HandMutant], automatic: Score[Mutation], about: str, names: Iterable[str]) -> str:
-    """The documentation page. `about`: which automatic changes were tried; `names`: all requirements."""
+def kept(score: Score[C], group: Callable[[C], str]) -> dict[str, Any]:
+    """The figures of a score, as JSON: by outcome, by group (caught and counted), by requirement, and the survivors."""
+    groups: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for one in score.changes:
+        if (outcome := score.outcome(one)) not in ("equivalent", "missing", *INVALID):
+            groups[group(one)][0] += outcome in CAUGHT
+            groups[group(one)][1] += 1
+    return {
+        "outcomes": dict(sorted(score.counts.items())),
+        "groups": groups,
+        "requirements": score.by_requirement(),
+        "survivors": [one.name if isinstance(one, HandMutant) else str(one) for one in score.survivors()],
+    }
+
+
+def caught_of(found: Mapping[str, Any]) -> tuple[int, int]:
+    """How many changes were caught, and how many count, by the figures of a score."""
+    caught, counted = zip(*found["groups"].values(), strict=True)
+    return sum(caught), sum(counted)
+
+
+def page(found: Mapping[str, Any], names: Iterable[str]) -> str:
+    """The page of the evidence, from the content of score.json. `names`: all requirements."""
+    hand, automatic = found["hand"], found["automatic"]
+    left_out = [(f"`{path}`", reason) for path, reason in LEFT_OUT.items()]
+    parts = [(part, *map(str, numbers)) for part, numbers in hand["groups"].items()]
+    operators = [(name, text, *map(str, automatic["groups"].get(name, (0, 0)))) for name, text in OPERATORS.items()]
     lines = [_HEADER, "## Outcomes\n", *_table(("outcome", "meaning", "counts as caught"), _OUTCOMES), ""]
-    lines += ["## Modules without changes\n", _MODULES, *_table(("module", "reason"), _left_out_rows()), ""]
-    lines += ["## Changes that were written by hand\n", _HAND, f"{summary(hand)}.\n", *_by_part(hand), ""]
-    not_changed = _table(("subject", "what operators do not change"), RULES.items())
-    lines += ["## Automatic changes\n", _AUTOMATIC, *not_changed, ""]
-    lines += [f"Tried: {about}. {summary(automatic)}.\n"]
-    lines += [*_by_operator(automatic), ""]
+    lines += ["## Modules without changes\n", _MODULES, *_table(("module", "reason"), left_out), ""]
+    lines += ["## Changes that were written by hand\n", _HAND, f"{_summary(hand)}.\n"]
+    lines += [*_table(("part of the kubelet", "caught", "counted"), parts), ""]
+    lines += ["## Automatic changes\n", _AUTOMATIC, *_table(("subject", "what operators do not change"), RULES.items())]
+    lines += ["", f"Tried: {found['tried']}. {_summary(automatic)}.\n"]
+    lines += [*_table(("operator", "change", "caught", "counted"), operators), ""]
     lines += ["## By requirement\n", _BY_REQUIREMENT, *_by_requirement(hand, automatic, names)]
-    lines += ["", "## Survivors\n", "Survivors that were written by hand:\n", *_list(hand.survivors()), ""]
-    lines += [
-        "Automatic changes that survived or that no scenario covers:\n",
-        *(f"- `{one}`" for one in automatic.survivors()),
-    ]
+    lines += ["", "## Survivors\n", "Survivors that were written by hand:\n"]
+    lines += [f"- `{name}`" for name in hand["survivors"]] or ["None."]
+    lines += ["", "Automatic changes that survived or that no scenario covers:\n"]
+    lines += [f"- `{one}`" for one in automatic["survivors"]] or ["None."]
     return "\n".join(lines) + "\n"
 
 
-def _left_out_rows() -> list[tuple[str, str]]:
-    return [(f"`{path}`", reason) for path, reason in LEFT_OUT.items()]
+def _summary(found: Mapping[str, Any]) -> str:
+    outcomes, (caught, counted) = found["outcomes"], caught_of(found)
+    counts = ", ".join(f"{number} {name}" for name, number in outcomes.items())
+    return f"{sum(outcomes.values())} changes: {counts}. Caught: {caught} of {counted}"
 
 
-def _list(mutants: Sequence[HandMutant]) -> list[str]:
-    return [f"- `{one.name}`: {one.part}" for one in mutants] or ["None."]
-
-
-def _counted(score: Score[C], group: Callable[[C], str]) -> dict[str, list[int]]:
-    """The number of caught changes and of all, by group."""
-    caught: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for one in score.changes:
-        if (outcome := score.outcome(one)) not in ("equivalent", "missing", *INVALID):
-            caught[group(one)][0] += outcome in CAUGHT
-            caught[group(one)][1] += 1
-    return caught
-
-
-def _by_part(score: Score[HandMutant]) -> list[str]:
-    caught = _counted(score, lambda one: one.part)
-    rows = [(part, *map(str, caught[part])) for part in dict.fromkeys(one.part for one in score.changes)]
-    return _table(("part of the kubelet", "caught", "counted"), rows)
-
-
-def _by_operator(score: Score[Mutation]) -> list[str]:
-    caught = _counted(score, lambda one: one.operator)
-    rows = [(name, text, *map(str, caught[name])) for name, text in OPERATORS.items()]
-    return _table(("operator", "change", "caught", "counted"), rows)
-
-
-def _by_requirement(hand: Score[HandMutant], automatic: Score[Mutation], names: Iterable[str]) -> list[str]:
-    kills, more = hand.by_requirement(), automatic.by_requirement()
-    rows = [(name, str(kills.get(name, 0)), str(more.get(name, 0))) for name in names]
-    table = _table(("requirement", "by hand", "automatic"), rows)
+def _by_requirement(hand: Mapping[str, Any], automatic: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    rows = [(name, *(str(each["requirements"].get(name, 0)) for each in (hand, automatic))) for name in names]
     unproven = [name for name, *counts in rows if counts == ["0", "0"]]
+    table = _table(("requirement", "by hand", "automatic"), rows)
     return [*table, "", f"Requirements with 0 in both columns: {', '.join(unproven) or 'none'}."]
 
 
@@ -165,8 +164,6 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 _HEADER = """\
 # The mutation score of the scenarios
 
-<!-- written by ci/mutants/run --hand --sample N --write -->
-
 The mutation score shows how many wrong kubelets the scenarios detect. A wrong kubelet on this page is the reference
 with one small change. `ci/mutants/run` makes the change in the device manager, the pod worker or the API server of the
 reference. Then it runs the scenarios that execute the changed lines. A failed scenario or a violated invariant
@@ -175,8 +172,6 @@ detects the change. Unit tests do not run.
 A survivor is a change that no scenario detects. Either a scenario is missing, or the change belongs in
 `ci/mutants/equivalent.toml`: no client can see it, or the texts allow it. A client is a program outside the kubelet: a
 driver, a device plugin, or a client of the API server.
-
-[wrong-kubelets.md](wrong-kubelets.md) lists real kubelets with one bug each.
 """
 _HANGS = (
     f"A scenario does not end. It needs more processor time than {LIMITS.more:g} s plus {LIMITS.times:g} times its "

@@ -131,7 +131,8 @@ _PARSERS: dict[Kind, Callable[[str], Any]] = {
 #         device: Devices = argument("A device such as gpu-0, a pattern such as gpu-*, or all.", Kind.DEVICES)
 #
 # From it follow the call on the control socket (`wire`) and the methods of drivers in this process and elsewhere
-# (`surface`). So do the subcommand of `drahealth ctl`, the step of a timeline, its JSON Schema, and docs/commands.md.
+# (`surface`). So do the subcommand of `drahealth ctl`, the step of a timeline, its JSON Schema, and
+# docs/reference/commands.md.
 # Only the effect on the fake is separate (`surface.handles`).
 #
 # Arguments are checked where a command is made: one that exists is well-formed. The standard library alone is needed

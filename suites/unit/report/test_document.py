@@ -19,7 +19,7 @@ from drahealth.suites.unit.driver_checks.certificates import certified, core_run
 from drahealth.suites.unit.driver_checks.healthy_run import healthy_run
 from drahealth.suites.unit.report.reports import RERUN, failing, summaries
 
-PUBLISHED = json.loads(Path(__file__).parents[3].joinpath("docs", "report.schema.json").read_text())
+PUBLISHED = json.loads(Path(__file__).parents[3].joinpath("docs", "reference", "report.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(PUBLISHED)
 ENDED = "2026-11-22T09:00:00+00:00"
 

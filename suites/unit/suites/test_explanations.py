@@ -45,8 +45,8 @@ def test_each_id_of_the_ledgers_is_explained_once() -> None:
         ("read01", "did you mean READ-01? Run `drahealth explain READ-01`"),
         ("STATSU-01", "did you mean STATUS-01 or "),
         ("CACHE-99", "CACHE has the IDs CACHE-01, CACHE-02, CACHE-03; run `drahealth explain CACHE-01`"),
-        ("XYZ-1", "docs/requirements.md, "),
-        ("", "docs/requirements.md, "),
+        ("XYZ-1", "docs/reference/requirements.md, "),
+        ("", "docs/reference/requirements.md, "),
     ],
 )
 def test_an_unknown_id_is_an_error_that_says_how_to_see_a_close_one(name: str, hint: str) -> None:

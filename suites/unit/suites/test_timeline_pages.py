@@ -24,7 +24,7 @@ HEAD: dict[str, Any] = {"format": "fault-timeline/v1", "name": "n"}
 
 def check(document: Any, name: str = "timeline") -> None:
     """Raises jsonschema's ValidationError."""
-    schema = json.loads((DOCS / f"{name}.schema.json").read_text())
+    schema = json.loads((DOCS / "reference" / f"{name}.schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(document, schema)
 

@@ -10,7 +10,7 @@ from drahealth.suites.run.scenario import scenarios
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
 
-RESULTS = json.loads((Path(__file__).parents[3] / "docs" / "results.json").read_text())
+RESULTS = json.loads((Path(__file__).parents[3] / "docs" / "reference" / "results.json").read_text())
 
 
 @pytest.mark.parametrize("about", RESULTS)
