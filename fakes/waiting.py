@@ -31,9 +31,14 @@ async def _first_ended(waits: tuple[Awaitable[object], ...]) -> "set[asyncio.Fut
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         return done
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
+
+
+async def cancel_and_wait(*tasks: "asyncio.Future[Any]") -> None:
+    """Cancels the tasks, and returns when they have ended. Their errors are ignored."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -43,8 +48,7 @@ async def in_background(work: Coroutine[Any, Any, object], name: str) -> AsyncIt
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
 
 
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
@@ -62,9 +66,7 @@ async def _limited(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -
         await asyncio.wait([task, limit], return_when=asyncio.FIRST_COMPLETED)
         return task
     finally:
-        for one in (task, limit):
-            one.cancel()
-        await asyncio.gather(task, limit, return_exceptions=True)
+        await cancel_and_wait(task, limit)
 
 
 async def poll(

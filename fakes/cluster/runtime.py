@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from uuid import uuid4
 
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto.clock import Clock, SystemClock
 
 # The script of a fake container, from the command that a real runtime would run.
@@ -226,9 +227,7 @@ class ContainerRuntime:
     async def close(self) -> None:
         """Ends all tasks; containers keep their last state and do not exit by themselves."""
         lives = list(self._lives.values())
-        for life in lives:
-            life.cancel()
-        await asyncio.gather(*lives, return_exceptions=True)
+        await cancel_and_wait(*lives)
 
     def run_sandbox(self, config: SandboxConfig) -> Sandbox:
         """A new sandbox, ready."""

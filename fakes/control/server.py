@@ -30,6 +30,7 @@ from drahealth.fakes.control.wire import (
     wrong_arguments,
 )
 from drahealth.fakes.hints import near
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto.events import DriverEvent, Event, Observe, to_json
 
 # Served drivers and device plugins: the process makes them from a file, and all connections share them.
@@ -454,6 +455,4 @@ async def _retire(driver: DriverControl | PluginControl) -> None:
 async def _end(calls: "set[asyncio.Task[None]]") -> None:
     if calls:
         _, late = await asyncio.wait(calls, timeout=_END_LIMIT)
-        for call in late:
-            call.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await cancel_and_wait(*late)

@@ -40,6 +40,7 @@ from drahealth.fakes.hardware.registered import FakeNode, Registered, names_of
 from drahealth.fakes.inventory import devices as cdi
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.sockets import ServedSocket
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.device_plugin import (
@@ -301,8 +302,7 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
     async def _stop_registering(self) -> None:
         task, self._registering = self._registering, None
         if task:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
 
     def _register(self) -> Coroutine[Any, Any, None]:
         o = self.options

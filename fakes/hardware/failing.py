@@ -12,7 +12,7 @@ from drahealth.fakes.control.commands.definition import Handlers, handles
 from drahealth.fakes.control.commands.devices import Attempt, Clear, Flap, Inject, Recover
 from drahealth.fakes.faults.catalogue import Action, Fault, Policy, action, catalogue, fault
 from drahealth.fakes.inventory.devices import Inventory
-from drahealth.fakes.waiting import first_of
+from drahealth.fakes.waiting import cancel_and_wait, first_of
 from drahealth.proto.clock import Clock
 from drahealth.proto.values import Health
 
@@ -377,8 +377,7 @@ class FailingDevices:
         task, self._running = self._running, None
         self._flaps.clear()
         if task:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
 
     async def _finish_each(self) -> None:
         while True:

@@ -12,7 +12,7 @@ from typing import TypeGuard
 
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions
 from drahealth.fakes.hardware.driver_instance import DriverInstance
-from drahealth.fakes.waiting import first_of
+from drahealth.fakes.waiting import cancel_and_wait, first_of
 from drahealth.proto.clock import Clock
 from drahealth.proto.quoting import one_line
 
@@ -264,8 +264,7 @@ def _is_running(task: "asyncio.Task[None] | None") -> "TypeGuard[asyncio.Task[No
 
 async def _cancel(task: "asyncio.Task[None] | None") -> None:
     if task:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
 
 
 def _log_failure(update: "asyncio.Task[None]") -> None:

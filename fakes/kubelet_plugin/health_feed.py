@@ -10,6 +10,7 @@ import grpc
 
 from drahealth.fakes.kubelet_plugin.health_streams import HealthStreams
 from drahealth.fakes.kubelet_plugin.interface import HealthNotSupported, HealthPlugin
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.services import Method
 
@@ -44,8 +45,7 @@ class HealthFeed:
         """Cancels the iteration."""
         task, self._feeding = self._feeding, None
         if task:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
 
     async def _feed(self) -> None:
         code = grpc.StatusCode.OK

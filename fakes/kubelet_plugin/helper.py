@@ -18,6 +18,7 @@ from drahealth.fakes.kubelet_plugin.interface import DRAPlugin, HealthPlugin, Li
 from drahealth.fakes.kubelet_plugin.services import NodeService, Registration, RegistrationStatus, log_calls
 from drahealth.fakes.kubelet_plugin.slices import STOPPED, Owner, Pool, PublishState, SliceSync
 from drahealth.fakes.sockets import ServedSocket
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.quoting import one_line
@@ -230,8 +231,7 @@ class Helper:
 
     async def _end_all(self, grace: float) -> None:
         if self._beating:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
+            await cancel_and_wait(self._beating)
         if self._resources:
             await self._resources.stop()
         if self._feed:

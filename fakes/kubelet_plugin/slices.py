@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from drahealth.fakes.cluster.api import NODES, SLICES, ApiError, ListWatch, Object
-from drahealth.fakes.waiting import first_of
+from drahealth.fakes.waiting import cancel_and_wait, first_of
 from drahealth.proto.clock import Clock
 from drahealth.proto.quoting import one_line
 
@@ -201,8 +201,7 @@ class SliceCache:
         """Stops the watch and drops the cache; the next `slices` lists again."""
         task, self._watching, self._slices = self._watching, None, None
         if task:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
 
     def record_write(self, stored: Object) -> None:
         """Stores our write; its watch event is not a change by others."""
@@ -352,8 +351,7 @@ class SliceSync:
         self._in_sync.clear()
         self._ended.set()
         if task:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
         await self._cache.reset()
 
     async def withdraw(self) -> None:

@@ -28,6 +28,7 @@ from drahealth.fakes.control.wire import LINE_LIMIT, standard_streams
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.program.errors import CommandError
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Observe
 from drahealth.proto.sockets import SocketInUse, check_path
@@ -75,9 +76,7 @@ async def _on_standard_streams(server: ControlServer, stop: asyncio.Event) -> No
     serving = asyncio.create_task(server.serve(*await standard_streams(LINE_LIMIT)))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
-    for task in (serving, stopping):
-        task.cancel()
-    await asyncio.gather(serving, stopping, return_exceptions=True)
+    await cancel_and_wait(serving, stopping)
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "drahealth.fakes.serve.session_process") -> None:

@@ -16,6 +16,7 @@ from drahealth.fakes.timelines.load import Loaded, load_parts
 from drahealth.fakes.timelines.model import Timeline, Trigger
 from drahealth.fakes.timelines.plan import Action, Expect, Plan
 from drahealth.fakes.timelines.validation import judged
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto.clock import Clock
 
 # A timeline with its devices and its plan: what is needed to play it.
@@ -177,9 +178,7 @@ class _Player:
         return tuple(action for task, late in self._waiting.items() if not task.done() for action in late)
 
     async def close(self) -> None:
-        for task in self._waiting:
-            task.cancel()
-        await asyncio.gather(*self._waiting, return_exceptions=True)
+        await cancel_and_wait(*self._waiting)
 
     async def _is_more_due(self) -> bool:
         if not self._due:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, ApiError, Kind, ListWatch, Object
 from drahealth.fakes.cluster.scheduling import claims as claim_objects
 from drahealth.fakes.cluster.scheduling.allocation import UnschedulableError, allocate, pools_on, requests_of
-from drahealth.fakes.waiting import within
+from drahealth.fakes.waiting import cancel_and_wait, within
 from drahealth.proto.events import CdiSpecsRead, ClaimAllocated
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.values import ClaimRef, DeviceId
@@ -392,8 +392,7 @@ async def slow_prepare(lab: Lab) -> None:
                 async with subscribed(plugin, apis[0], subject.clock, lab.record) as stream:
                     await stream.reported(FIRST_REPORT_WAIT)
             except BaseException:
-                pending.cancel()
-                await asyncio.gather(pending, return_exceptions=True)
+                await cancel_and_wait(pending)
                 raise
         try:
             await pending

@@ -15,7 +15,7 @@ import aiohttp
 
 from drahealth.fakes.cluster.api import KINDS, OTHER_KINDS, ApiError, Kind, ListWatch, Object
 from drahealth.fakes.hints import near
-from drahealth.fakes.waiting import within
+from drahealth.fakes.waiting import cancel_and_wait, within
 from drahealth.proto.package import environment_of_others
 from drahealth.proto.quoting import one_line
 from drahealth.suites.driver_checks.output_text import output_text
@@ -230,9 +230,7 @@ class Backend:
                 f"{self._name} did not write {' or '.join(words)} within {limit:g} s", timed_out=True
             ) from None
         finally:
-            for task in (reading, ended):
-                task.cancel()
-            await asyncio.gather(reading, ended, return_exceptions=True)
+            await cancel_and_wait(reading, ended)
         if reading.cancelled():
             raise ActionFailed(f"{self._name} exited{self._output_text()}")
         return reading.result()

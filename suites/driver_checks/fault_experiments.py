@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto.events import BackendSwitched
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.driver_checks.claims import Hung, allocator, claim_calls, reads_claim
@@ -118,8 +119,7 @@ async def fault_during_prepare(lab: Lab) -> None:
                         )
                     await _break(bench, fault, device)
                 except BaseException:
-                    pending.cancel()
-                    await asyncio.gather(pending, return_exceptions=True)
+                    await cancel_and_wait(pending)
                     raise
             try:
                 await pending

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.manager.calls import first_error
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events.checks import Outcome
@@ -276,9 +277,7 @@ class _Run:
                 return "incomplete", gone.result()
             return "incomplete", f"it did not end within {longest:g} s"
         finally:
-            for task in (work, *others):
-                task.cancel()
-            await asyncio.gather(work, *others, return_exceptions=True)
+            await cancel_and_wait(work, *others)
 
     async def _gone(self, experiment: Experiment, subject: Subject) -> str:
         """Returns the reason, some time after an unexpected end of the driver."""

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_fixed
 
-from drahealth.fakes.waiting import within
+from drahealth.fakes.waiting import cancel_and_wait, within
 from drahealth.manager.calls import PluginCalls, claims_request, malformed_received, next_stream, path_text
 from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
@@ -191,16 +191,14 @@ class Subscriber:
 
     async def cancel(self) -> None:
         """Ends the stream; no effect if it has ended."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     async def _reported_or_ended(self) -> None:
         first = asyncio.create_task(self._first.wait())
         try:
             await asyncio.wait([first, self._task], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            first.cancel()
-            await asyncio.gather(first, return_exceptions=True)
+            await cancel_and_wait(first)
 
     async def _read(self) -> None:
         driver, endpoint, stream = self._plugin.driver, path_text(self._plugin.endpoint), next_stream()
@@ -411,9 +409,7 @@ class Discovery:
                 self.drivers = {one.info.name for one in self._done() if self._is_wanted(one)}
             return found
         finally:
-            for task in self._tasks.values():
-                task.cancel()
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            await cancel_and_wait(*self._tasks.values())
             self._tasks.clear()
 
     def _describe_new(self) -> None:

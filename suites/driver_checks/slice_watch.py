@@ -1,12 +1,11 @@
 """The ResourceSlices of a driver process, live."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from drahealth.fakes.cluster.api import SLICES, ApiError, ListWatch, Object, WatchEvent
-from drahealth.fakes.waiting import Changes
+from drahealth.fakes.waiting import Changes, in_background
 from drahealth.proto.events import SliceChanged, SlicesListed
 from drahealth.suites.driver_checks.experiments import Incomplete
 from drahealth.suites.driver_checks.lab import Lab
@@ -143,12 +142,8 @@ async def watched_slices(lab: Lab, driver: str) -> AsyncGenerator[SliceWatch, No
     """The slices of the API server, for a driver with this name. The lab's subject must have an API server."""
     assert lab.subject.api, "the driver has no API server"
     watch = SliceWatch(lab, lab.subject.api, driver)
-    task = asyncio.create_task(watch.follow(), name="watch of ResourceSlices")
-    try:
+    async with in_background(watch.follow(), "watch of ResourceSlices"):
         yield watch
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def are_complete(slices: Sequence[Object]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from drahealth.fakes.cluster.api import CLAIMS, EVENTS, PODS, ListWatch, Object
 from drahealth.fakes.cluster.mirror import PodWatch, after
 from drahealth.fakes.cluster.scheduling.claims import is_allocated
-from drahealth.fakes.waiting import Changes
+from drahealth.fakes.waiting import Changes, cancel_and_wait
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import (
     ContainerRun,
@@ -293,8 +293,7 @@ class ScenarioWatch:
     async def stop(self) -> None:
         """Stop watching. It does nothing if the watch never started."""
         if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
 
     def _saw(self, pod: Object, status: StatusSeen | None) -> None:
         self._history.observe(status or Step(f"pod {pod['metadata']['name']} is deleted"))

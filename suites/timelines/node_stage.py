@@ -19,6 +19,7 @@ from drahealth.fakes.timelines.plan import ENDING, Action, ChangeKubelet, Change
 from drahealth.fakes.timelines.play import Story
 from drahealth.fakes.timelines.stage import TimelineStage, already_true, fits, sought
 from drahealth.fakes.timelines.validation import WINDOWS
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto.events import (
     CheckpointWritten,
     Prepared,
@@ -141,8 +142,7 @@ class Holder:
         """Stop the failures of its containers. It does nothing if they do not fail."""
         failing, self._failing = self._failing, None
         if failing:
-            failing.cancel()
-            await asyncio.gather(failing, return_exceptions=True)
+            await cancel_and_wait(failing)
 
     async def _use_pod(self, pod: Pod) -> None:
         self.pod = pod

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import psutil
 
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.suites.errors import HarnessError
 from mutation.coverage_map import CoverageMap, read_map
 from mutation.hand import ROOT, DoesNotApplyError, runs_at_import
@@ -247,8 +248,7 @@ async def _output(process: asyncio.subprocess.Process, patience: Patience) -> st
                 return None
         return reading.result()[0].decode()
     finally:
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
+        await cancel_and_wait(reading)
 
 
 def _computed(pid: int) -> float:

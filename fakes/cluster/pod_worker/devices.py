@@ -9,7 +9,7 @@ from drahealth.fakes.cluster.api import CLAIMS, Api, ApiError, Object
 from drahealth.fakes.cluster.pod_worker.pod_object import PodObject
 from drahealth.fakes.cluster.pod_worker.status import Waiting
 from drahealth.fakes.cluster.pods import init_containers, requests_by_container
-from drahealth.fakes.waiting import Retry
+from drahealth.fakes.waiting import Retry, cancel_and_wait
 from drahealth.proto.clock import Clock
 from drahealth.proto.values import (
     AdmissionError,
@@ -259,9 +259,7 @@ class PodDevices:
     async def close(self) -> None:
         """Ends all tasks; releases nothing."""
         tasks = [task for task in (self._preparing, self._releasing, *self._announced.values()) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
 
     async def _prepare(self) -> None:
         if wanted := requests_by_container(self._pod.newest):
@@ -293,9 +291,7 @@ class PodDevices:
 
     async def _release(self) -> None:
         under_way = [task for task in (self._preparing, *self._announced.values()) if task is not None]
-        for task in under_way:
-            task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await cancel_and_wait(*under_way)
         self.problem = None
         if self._claim_uids is None:
             await self._learn_what_is_released()

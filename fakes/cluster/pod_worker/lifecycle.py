@@ -28,7 +28,7 @@ from drahealth.fakes.cluster.runtime import (
     SandboxConfig,
     SandboxState,
 )
-from drahealth.fakes.waiting import CrashLoop, Retry
+from drahealth.fakes.waiting import CrashLoop, Retry, cancel_and_wait
 from drahealth.proto.clock import Clock
 from drahealth.proto.values import AllocatedResources
 
@@ -229,8 +229,7 @@ class PodLifecycle:
         try:
             await self._woken.wait()
         finally:
-            alarm.cancel()
-            await asyncio.gather(alarm, return_exceptions=True)
+            await cancel_and_wait(alarm)
 
     async def _wake_when_due(self) -> None:
         await self._node.clock.sleep(self._next_sync - self._node.clock.now())

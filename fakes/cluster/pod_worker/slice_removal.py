@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from drahealth.fakes.cluster.api import SLICES, Api, ApiError
-from drahealth.fakes.waiting import Retry
+from drahealth.fakes.waiting import Retry, cancel_and_wait
 from drahealth.proto.clock import Clock
 from drahealth.proto.quoting import one_line
 
@@ -54,9 +54,7 @@ class SliceRemoval:
         self._leave = lambda: None
         tasks = list(self._pending.values())
         self._pending.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
 
     def _changed(self, driver: str) -> None:
         if self._drivers.connected(driver):

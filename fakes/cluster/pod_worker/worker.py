@@ -12,7 +12,7 @@ from drahealth.fakes.cluster.pod_worker.events import EventRecorder
 from drahealth.fakes.cluster.pod_worker.lifecycle import Node, PodLifecycle
 from drahealth.fakes.cluster.pod_worker.pod_object import PodObject
 from drahealth.fakes.cluster.runtime import Container, ContainerRuntime, ContainerState
-from drahealth.fakes.waiting import Retry, first_of
+from drahealth.fakes.waiting import Retry, cancel_and_wait, first_of
 from drahealth.proto.clock import Clock, SystemClock
 
 # The node's status: its extended resources, as its device manager counts them.
@@ -131,9 +131,7 @@ class PodWorkers:
             leave()
         self._leave.clear()
         tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
         self._pods.clear()
         self._listed.clear()
 

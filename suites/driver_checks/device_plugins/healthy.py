@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 
 from drahealth.fakes.sockets import ServedSocket
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto.device_plugin import (
     ALLOCATE,
     GET_OPTIONS,
@@ -93,9 +94,7 @@ class HealthyPlugin:
 
     async def stop(self) -> None:
         """Ends everything, and removes the socket."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
         self.socket.remove()
         await self.socket.stop()
 

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 
 from drahealth.fakes.sockets import ServedSocket
-from drahealth.fakes.waiting import poll, within
+from drahealth.fakes.waiting import cancel_and_wait, poll, within
 from drahealth.manager.calls import PluginCalls, malformed_received, next_stream, path_text
 from drahealth.manager.device_plugins import API, CALL_LIMIT
 from drahealth.manager.plugin import describe_end
@@ -162,8 +162,7 @@ class ListStream:
 
     async def cancel(self) -> None:
         """Ends the stream; no effect if it has ended."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     async def _first_or_end(self) -> None:
         waits: list[asyncio.Future[Any]] = [self.first, self._task]
@@ -245,8 +244,7 @@ class DevicePluginKubelet:
         """Stops to serve; no effect if it does not run."""
         search, self._search = self._search, None
         if search:
-            search.cancel()
-            await asyncio.gather(search, return_exceptions=True)
+            await cancel_and_wait(search)
             await self._socket.stop()
             self._socket.path.unlink(missing_ok=True)
             self._observe(KubeletSwitched(self._label, running=False))

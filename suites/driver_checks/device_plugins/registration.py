@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection
 from contextlib import AsyncExitStack
 
-from drahealth.fakes.waiting import within
+from drahealth.fakes.waiting import cancel_and_wait, in_background, poll, within
 from drahealth.manager.calls import path_text
 from drahealth.proto.events import RegistrationFailed, SocketRemoved
 from drahealth.proto.sockets import is_served
@@ -132,8 +132,7 @@ async def registered_plugins(
                 seen, latest = len(found), clock.now()
             await clock.sleep(PAUSE)
     finally:
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+        await cancel_and_wait(waiting)
     plugins = tuple(found[name] for name in sorted(found))
     if found and found.keys() >= set(resources):
         return plugins
@@ -165,23 +164,17 @@ async def _register_or_exit(lab: Lab, kubelet: DevicePluginKubelet, plugins: Col
     """Returns when all resources are registered again, or the plugin has exited."""
     found = dict[str, RegisteredPlugin]()
     names = {one.resource for one in plugins}
-    waiting = asyncio.create_task(_collect(kubelet, names, found))
-    try:
-        while lab.subject.running and not found.keys() >= names:
-            await lab.subject.clock.sleep(PAUSE)
-    finally:
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+    async with in_background(_collect(kubelet, names, found), "registrations"):
+        await poll(lambda: not lab.subject.running or found.keys() >= names, PAUSE, clock=lab.subject.clock)
 
 
 async def _are_back(lab: Lab, kubelet: DevicePluginKubelet, plugins: Collection[RegisteredPlugin]) -> None:
     """Returns when each plugin has registered again, or serves its socket."""
     found = dict[str, RegisteredPlugin]()
-    waiting = asyncio.create_task(_collect(kubelet, (), found))
-    try:
-        while not all(one.resource in found or is_served(one.endpoint) for one in plugins):
-            lab.subject.check_running()
-            await lab.subject.clock.sleep(PAUSE)
-    finally:
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+
+    def are_back() -> bool:
+        lab.subject.check_running()
+        return all(one.resource in found or is_served(one.endpoint) for one in plugins)
+
+    async with in_background(_collect(kubelet, (), found), "registrations"):
+        await poll(are_back, PAUSE, clock=lab.subject.clock)

@@ -24,7 +24,7 @@ from drahealth.fakes.cluster.api import (
 )
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.cluster.mirror import Mirror, when_ready
-from drahealth.fakes.waiting import Changes, poll
+from drahealth.fakes.waiting import Changes, cancel_and_wait, poll
 from drahealth.proto.clock import Clock
 from drahealth.suites.driver_checks.output_text import output_text
 from drahealth.suites.driver_checks.profile.model import ClusterSection
@@ -341,9 +341,7 @@ class DriverPod:
                 raise HarnessError(what, "look at its status; drahealth can remove it in the next run")
             await until_gone(self._api, self._kind, self._workload)
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await cancel_and_wait(*self._tasks)
             self._tasks.clear()
             if not self._exit.done():
                 self._exit.set_result(-signal.SIGKILL)

@@ -12,6 +12,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.control.fake_options import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.sockets import ServedSocket
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto.events import Event
 from drahealth.proto.services import GET_INFO, Method
 from drahealth.suites.driver_checks.driver_run import DriverRun
@@ -124,8 +125,7 @@ class LabRig:
         try:
             yield
         finally:
-            flying.cancel()
-            await asyncio.gather(flying, return_exceptions=True)
+            await cancel_and_wait(flying)
             await echo.stop()
 
 

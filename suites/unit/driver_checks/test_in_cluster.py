@@ -13,6 +13,7 @@ from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import NAMESPACES, NODES, PODS, SLICES, ApiError, Object, WatchEvent
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.program.user_files import FileError
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto.events import ProcessExited, SignalSent
 from drahealth.suites.driver_checks.driver_run import DriverRun, plan
 from drahealth.suites.driver_checks.experiments import IN_A_POD
@@ -236,8 +237,7 @@ async def subject(
             assert await server.api.list(PODS) == []
             assert [one["metadata"]["name"] for one in await server.api.list(NAMESPACES)].count("gpus") == 0
         finally:
-            kubelet.cancel()
-            await asyncio.gather(kubelet, return_exceptions=True)
+            await cancel_and_wait(kubelet)
 
 
 class Recorded(NoRecords):
@@ -359,6 +359,5 @@ async def test_cancelled_start_leaves_nothing(tmp_path: Path) -> None:
         events = api.watch(PODS)
         await anext(events)
         await events.aclose()
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
+        await cancel_and_wait(starting)
         assert not found.running

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes.clock import JumpClock
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto.events import (
     ApiServerSwitched,
     ChildrenEnded,
@@ -71,8 +72,7 @@ async def flying(clock: JumpClock) -> AsyncGenerator[asyncio.Event]:
     try:
         yield take_off
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
 
 
 def outcomes(evidence: Evidence) -> dict[str, str]:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.clock import JumpClock
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.suites.unit.endings import PATIENCE
 
 
@@ -77,9 +78,7 @@ async def test_a_cancelled_sleeper_leaves_nothing_behind() -> None:
     clock = JumpClock()
     sleepers = [asyncio.create_task(clock.sleep(seconds)) for seconds in (10, 20)]
     await settle()
-    for sleeper in sleepers:
-        sleeper.cancel()
-    await asyncio.gather(*sleepers, return_exceptions=True)
+    await cancel_and_wait(*sleepers)
     assert (clock._sleepers, clock._timer) == ([], None)
 
 

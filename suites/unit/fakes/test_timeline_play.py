@@ -9,6 +9,7 @@ from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.model import Trigger
 from drahealth.fakes.timelines.plan import Action, Plan, plan
 from drahealth.fakes.timelines.play import play
+from drahealth.fakes.waiting import cancel_and_wait
 
 
 class StillClock:
@@ -141,8 +142,7 @@ async def test_cancelled_timeline_runs_its_always_steps() -> None:
     story = planned("[{when: {calls: 1}, mark: never}, {at: 1s, mark: a}, {at: 1h, mark: late}]", "[{reset: true}]")
     playing = asyncio.create_task(play(story, stage))
     await stage.waits.wait()
-    playing.cancel()
-    await asyncio.gather(playing, return_exceptions=True)
+    await cancel_and_wait(playing)
     assert [text for _, text in stage.log] == ["mark a", "reset None"]
 
 
@@ -174,8 +174,7 @@ async def test_a_trigger_cuts_a_long_wait_short() -> None:
     stage.waits.clear()
     stage.happened.set()
     await stage.waits.wait()
-    playing.cancel()
-    await asyncio.gather(playing, return_exceptions=True)
+    await cancel_and_wait(playing)
     assert stage.log == [(0, "mark a")]
 
 

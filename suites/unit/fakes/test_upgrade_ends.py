@@ -11,6 +11,7 @@ from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.driver_instance import DriverInstance
 from drahealth.fakes.kubelet_plugin.health_streams import HealthStreams
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.suites.unit.fakes.driver_rig import Rig
 from drahealth.suites.unit.fakes.upgrade_rig import NEWER, NEWER_SOCKETS, PATIENCE, Moody, both_run, comes_true, is_now
 from drahealth.suites.unit.manager.rig import until
@@ -63,8 +64,7 @@ async def test_cancelled_caller_does_not_cancel_the_upgrade(rig: Rig) -> None:
     await driver.start()
     await rig.notify_registration()
     upgrading = await both_run(rig, driver)
-    upgrading.cancel()
-    await asyncio.gather(upgrading, return_exceptions=True)
+    await cancel_and_wait(upgrading)
     rig.clock.jump(60)
     assert await until(lambda: rig.sockets() == NEWER_SOCKETS, PATIENCE)
 

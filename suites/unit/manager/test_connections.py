@@ -9,6 +9,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.manager.plugin import DraPlugin
 from drahealth.manager.profile import KEP
 from drahealth.proto.clock import SystemClock
@@ -35,9 +36,7 @@ class Switchboard:
 
     async def close(self) -> None:
         self._server.close()
-        for call in self._calls:
-            call.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
+        await cancel_and_wait(*self._calls)
 
     async def _call(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1

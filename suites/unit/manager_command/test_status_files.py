@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.suites.manager_command.output import AGAIN, HEADER, StatusFiles
 from drahealth.suites.unit.manager.rig import StillClock, settle, until
 
@@ -46,8 +47,7 @@ async def story(tmp_path: Path) -> AsyncIterator[Story]:
     story = Story(tmp_path)
     running = asyncio.create_task(story.files.run())
     yield story
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    await cancel_and_wait(running)
 
 
 async def in_vain(story: Story, caplog: pytest.LogCaptureFixture) -> None:

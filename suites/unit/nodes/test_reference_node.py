@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes import PODS, SLICES, FakeDevicePlugin, FakeDriver, KubeClient
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto import Health, ResourceHealth
 from drahealth.suites import ConfigurationError, Node, ReferenceNode
 from drahealth.suites.nodes.node import until_enough
@@ -182,8 +183,7 @@ async def test_cancellation_inside_leaves_nothing_behind(base: Path) -> None:
     before, running = asyncio.all_tasks(), asyncio.Event()
     task = asyncio.create_task(use(ReferenceNode(), running))
     await running.wait()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await cancel_and_wait(task)
     assert (asyncio.all_tasks() - before, leftovers(base)) == (set(), [])
 
 
@@ -193,6 +193,5 @@ async def test_cancellation_during_the_start_leaves_nothing_behind(base: Path, s
     task = asyncio.create_task(use(ReferenceNode(), asyncio.Event()))
     for _ in range(steps):
         await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await cancel_and_wait(task)
     assert (asyncio.all_tasks() - before, leftovers(base)) == (set(), [])

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from drahealth.fakes.waiting import cancel_and_wait
+
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 """Path of the browser; None if it is not installed."""
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe")
@@ -146,7 +148,6 @@ async def chromium() -> AsyncIterator[Page]:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+            await cancel_and_wait(listening)
             transport.close()
             os.close(ours_out)
