@@ -22,7 +22,7 @@ from drahealth.suites.driver_checks.observed import (
     steps,
     text,
 )
-from drahealth.suites.driver_checks.observed_health import absence
+from drahealth.suites.driver_checks.observed_health import absence, lacks_health
 from drahealth.suites.driver_checks.verdicts import Finding, failed, not_applicable, not_tested, passed, static
 
 # Checks of the answers to NodePrepareResources: a result for each claim, with the devices of its allocation.
@@ -135,8 +135,9 @@ def _prepared(evidence: Evidence) -> Iterator[tuple[Observation[ClaimAllocated],
 )
 def answers_name_allocated_devices(evidence: Evidence) -> Finding:
     """Pool, device and requests of each answered device are in the allocation of its claim."""
-    records = []
+    records, empty = [], []
     for claim, results, step in _prepared(evidence):
+        empty += [] if step.devices else [step.number]
         for one in step.devices:
             if one.device not in results:
                 expected = f"devices of the allocation: {named(frozenset(results))}"
@@ -146,8 +147,10 @@ def answers_name_allocated_devices(evidence: Evidence) -> Finding:
                 expected = f"{one.device} for requests {', '.join(sorted(requests))}"
                 return failed(expected, f"request {sorted(wrong)[0]!r}", claim.number, step.number)
         records += [step.number] if step.devices else []
+    if not records and empty:
+        return not_applicable("the driver returns no devices for its claims", *empty)
     if not records:
-        return not_tested("no answer to NodePrepareResources had a device")
+        return not_tested("no claim was prepared")
     return passed("each device is in its claim's allocation", *records)
 
 
@@ -160,13 +163,16 @@ def _request_names(request: str) -> tuple[str, str]:
     "PLUGIN-22",
     "claims",
     fix="Return each allocated device from NodePrepareResources, even if it has no CDI device ID.",
+    reads=("services",),
 )
 def all_allocated_devices_are_returned(evidence: Evidence) -> Finding:
-    """No allocated device of this driver is missing in the answer."""
+    """No allocated device of this driver is missing in the answer, if the driver has health to show."""
     records = []
     for claim, results, step in _prepared(evidence):
         expected = frozenset(results)
         if missing := expected - {one.device for one in step.devices}:
+            if absent := lacks_health(evidence):
+                return not_applicable(absent[0], *absent[1], step.number)
             return failed(f"devices {named(expected)}", f"without {named(missing)}", claim.number, step.number)
         records.append(step.number)
     return passed("each allocated device is returned", *records) if records else not_tested("no claim was prepared")

@@ -151,6 +151,11 @@ def absence(evidence: Evidence) -> tuple[str, tuple[int, ...]] | None:
     )
 
 
+def lacks_health(evidence: Evidence) -> tuple[str, tuple[int, ...]] | None:
+    """`absence` of a driver that advertises no health API. Nothing that exists to show health binds such a driver."""
+    return None if advertised(evidence) & {api.advertised for api in HEALTH_APIS.values()} else absence(evidence)
+
+
 # Until when a report of a device is valid, and whether a stream was watched until then. Pure.
 
 WATCHED = 35.0

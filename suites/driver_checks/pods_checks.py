@@ -1,8 +1,9 @@
 """Checks of Pods with claims for the driver: they start, and show what the driver reports."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from drahealth.manager.profile import KEP
 from drahealth.manager.status import cut
 from drahealth.proto.events import CdiSpecsRead, EventSeen, FaultCleared, FaultInjected, StatusSeen, StreamClosed
 from drahealth.proto.values import Health
@@ -95,11 +96,13 @@ def pod_with_a_claim_starts(evidence: Evidence, pod: PodRun) -> Finding:
     fix="For each allocated device, return its pool, its name and its request from NodePrepareResources.",
 )
 def pod_status_lists_allocated_devices(evidence: Evidence, pod: PodRun) -> Finding:
-    """The status of the running Pod lists each allocated device."""
+    """The status of the running Pod lists each allocated device, if the driver has health to show."""
     if not pod.running:
         return not_tested("the Pod did not run", pod.created.number)
     last = pod.running[-1]
     missing = [(driver, device) for driver, device in pod.allocated if not pod.shown(last.what, driver, device)]
+    if missing and not pod.reports and (absent := _advertises_none(evidence, pod, KEP.health_apis)):
+        return absent
     if missing:
         listed = ", ".join(one.resource_id for one in resources(last.what)) or "no device"
         expected = ", ".join(pod.id_of(*one) for one in missing)
@@ -201,12 +204,19 @@ def _with_different_ids(pod: PodRun) -> list[tuple[str, Device]]:
 
 
 def _without_health(evidence: Evidence, pod: PodRun) -> Finding | None:
-    """Not applicable, if the driver advertises no health API, or serves none."""
-    info = next((one for one in get_info(evidence, pod.experiment) if one.what.code == "OK"), None)
-    if info and not set(texts(info.what.response, "supported_versions")) & set(pod.profile.health_apis):
-        return not_applicable("health is not advertised", info.number)
+    """Not applicable, if the driver advertises no health API of the kubelet, or serves none."""
+    if absent := _advertises_none(evidence, pod, pod.profile.health_apis):
+        return absent
     closed = [one for one in evidence.of(StreamClosed, pod.experiment) if one.what.code == "UNIMPLEMENTED"]
     return not_applicable("the health API answers Unimplemented", closed[-1].number) if closed else None
+
+
+def _advertises_none(evidence: Evidence, pod: PodRun, health_apis: Iterable[str]) -> Finding | None:
+    """Not applicable, if the driver advertises none of these health APIs."""
+    info = next((one for one in get_info(evidence, pod.experiment) if one.what.code == "OK"), None)
+    if info is None or set(texts(info.what.response, "supported_versions")) & set(health_apis):
+        return None
+    return not_applicable("health is not advertised", info.number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,13 @@ def without(kind: type[Event], *experiments: str) -> Edit:
     return lambda experiment, event: None if isinstance(event, kind) and experiment in experiments else event
 
 
+def unserved(_: str, event: Event) -> Event | None:
+    """The driver answers Unimplemented to all health APIs."""
+    if isinstance(event, StreamClosed):
+        return replace(event, code="UNIMPLEMENTED", why="unknown service")
+    return None if isinstance(event, ReportReceived) else event
+
+
 def resource_slice(*names: str, **changes: object) -> dict[str, Any]:
     """The ResourceSlice of the driver."""
     devices = [{"name": name, "attributes": {"index": {"int": index}}} for index, name in enumerate(names or DEVICES)]

@@ -45,6 +45,7 @@ from drahealth.suites.unit.driver_checks.healthy_run import (
     healthy_run,
     prepare,
     unprepare,
+    unserved,
     without,
 )
 
@@ -114,13 +115,6 @@ def beating(report: ReportReceived) -> ReportReceived:
     return replace(report, devices=tuple(replace(one, message=f"at {one.updated}") for one in report.devices))
 
 
-def without_health(_: str, event: Event) -> Event | None:
-    """The driver answers Unimplemented to all health APIs."""
-    if isinstance(event, StreamClosed):
-        return replace(event, code="UNIMPLEMENTED", why="unknown service")
-    return None if isinstance(event, ReportReceived) else event
-
-
 def not_advertised(_: str, event: Event) -> Event:
     bare = answering(INFO | {"supported_versions": [*PREPARE]})
     return bare(event) if isinstance(event, GrpcCall) and event.method in INFOS else event
@@ -144,7 +138,7 @@ def unheld(_: str, event: Event) -> Event | None:
 
 
 ROWS: list[tuple[str, str, Edit, Verdict]] = [
-    ("advertised-health-streams-or-is-unimplemented", "Unimplemented", without_health, PASS),
+    ("advertised-health-streams-or-is-unimplemented", "Unimplemented", unserved, PASS),
     ("advertised-health-streams-or-is-unimplemented", "ends", closing("s0", "INTERNAL", at_open=True), FAIL),
     ("advertised-health-streams-or-is-unimplemented", "malformed", malformed("s0"), FAIL),
     ("advertised-health-streams-or-is-unimplemented", "not called", without(StreamOpened, "services"), NOT_TESTED),
@@ -315,13 +309,13 @@ HEALTH_CHECKS = [name for name, check in CHECKS.items() if check.requirement.sta
 
 @pytest.mark.parametrize("check", HEALTH_CHECKS)
 def test_health_is_not_applicable_to_a_driver_without_it(check: str) -> None:
-    found = finding(check, both(without_health, not_advertised))
+    found = finding(check, both(unserved, not_advertised))
     assert (found.verdict, len(found.records)) == (NOT_APPLICABLE, 1 + len(HEALTH_APIS))
 
 
 @pytest.mark.parametrize("check", [name for name in HEALTH_CHECKS if "unimplemented" not in name])
 def test_health_that_is_advertised_and_unimplemented_is_not_applicable(check: str) -> None:
-    assert finding(check, without_health).verdict is NOT_APPLICABLE
+    assert finding(check, unserved).verdict is NOT_APPLICABLE
 
 
 def test_first_report_may_list_unpublished_devices() -> None:

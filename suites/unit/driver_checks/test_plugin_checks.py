@@ -46,6 +46,7 @@ from drahealth.suites.unit.driver_checks.healthy_run import (
     cdi,
     healthy_run,
     resource_slice,
+    unserved,
     without,
 )
 
@@ -105,6 +106,16 @@ def killed(experiment: str, event: Event) -> Event | None:
 
 def wrote(size: int, seconds: float, process: str = "main") -> Edit:
     return in_place_of(OutputMeasured, OutputMeasured(process, 1, size, seconds), "end")
+
+
+def without_devices(call: GrpcCall) -> GrpcCall:
+    """The answer has no device for any claim."""
+    claims = (call.response or {}).get("claims", {})
+    return replace(call, response={"claims": {uid: one | {"devices": []} for uid, one in claims.items()}})
+
+
+NO_DEVICES = calls(PREPARES, without_devices, "claims")
+UNADVERTISED = told(supported_versions=["v1.DRAPlugin"])
 
 
 def failing_prepare(nth: int) -> Edit:
@@ -230,7 +241,16 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
     ),
     ("answers-name-allocated-devices", "all requests", of_claim("a", PREPARES, of_device(request_names=[])), PASS),
     ("answers-name-allocated-devices", "request of a subrequest", of_allocations(request="gpu/big"), PASS),
+    ("answers-name-allocated-devices", "no devices", NO_DEVICES, NOT_APPLICABLE),
+    ("answers-name-allocated-devices", "error", calls(PREPARES, failing()), NOT_TESTED),
     ("all-allocated-devices-are-returned", "none", of_claim("a", PREPARES, lambda _: {"devices": []}), FAIL),
+    (
+        "all-allocated-devices-are-returned",
+        "none, without health",
+        both(NO_DEVICES, unserved, UNADVERTISED),
+        NOT_APPLICABLE,
+    ),
+    ("all-allocated-devices-are-returned", "none, advertised health is not served", both(NO_DEVICES, unserved), FAIL),
     ("cdi-device-ids-are-in-a-valid-spec", "no spec", specs(), FAIL),
     (
         "cdi-device-ids-are-in-a-valid-spec",

@@ -135,6 +135,10 @@ def test_driver_without_health_is_not_judged_by_its_health() -> None:
     found = [finding(SHOWS, edit).verdict for edit in (no_health, unimplemented)]
     assert found == [Verdict.NOT_APPLICABLE] * 2
     assert finding(LISTS, no_health).verdict is PASS
+    no_reports = without(ReportReceived, RUN)
+    unlisted = statuses("gpu-0", at=1)
+    verdicts = [finding(LISTS, all_of(no_reports, unlisted, edit)).verdict for edit in (no_health, unimplemented)]
+    assert verdicts == [Verdict.NOT_APPLICABLE, FAIL]
 
 
 def test_finding_contains_the_warning_event_of_the_pod() -> None:
