@@ -21,7 +21,7 @@ from drahealth.suites.run.scenario import KEP, scenarios
 from drahealth.suites.targets import registry, run_directory
 from drahealth.suites.targets.definition import Check, TargetDefinition
 from drahealth.suites.targets.option import Values
-from drahealth.suites.targets.stage_printer import StagePrinter
+from drahealth.suites.targets.progress import StagePrinter
 
 # The explanations of `drahealth explain`: requirements of kubelets and drivers, readings and known issues. Pure.
 

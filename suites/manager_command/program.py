@@ -53,7 +53,7 @@ def make_server(options: Options) -> ApiServerProcess:
     from rich.console import Console
 
     from drahealth.suites.targets.api_servers.serving import real_api_servers
-    from drahealth.suites.targets.stage_printer import StagePrinter
+    from drahealth.suites.targets.progress import StagePrinter
 
     progress = StagePrinter(Console(stderr=True, highlight=False))
     return real_api_servers(options.kubernetes, progress, options.gates)(options.root)

@@ -1,6 +1,6 @@
 """The verdicts of a check as text for a terminal, and as annotations of GitHub Actions."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from rich.console import Console
 from rich.table import Table
@@ -38,24 +38,29 @@ def show(summary: Summary, console: Console, rerun: str) -> None:
     The table leaves out the requirements that are not tested because the driver exited by itself.
     """
     left_out = [name for names in summary.exits.values() for name in names]
-    for family, judgements in _by_family([one for one in summary.judgements if one.requirement.id not in left_out]):
+    shown = [one for one in summary.judgements if one.requirement.id not in left_out]
+    for family in dict.fromkeys(one.requirement.family for one in shown):
+        judgements = [one for one in shown if one.requirement.family == family]
         outcome = summary.families.get(family, "")
         console.print(Text(f"\n{family}{': ' if outcome else ''}{outcome}", style="bold"))
         if console.is_terminal and console.width >= _ROOM:
             console.print(_table(judgements))
         elif console.is_terminal:
             for judgement in judgements:
-                print_line(console, _head(judgement))
+                requirement, verdict = judgement.requirement, judgement.verdict
+                head = Text.assemble((verdict, STYLE[verdict]), f" {requirement.id} ", (requirement.level, "dim"))
+                print_line(console, head)
                 print_line(console, Text("  ") + _sentence(judgement))
         else:
             for judgement in judgements:
-                console.print(_row(judgement), soft_wrap=True)
+                requirement = judgement.requirement
+                head = Text(f"{judgement.verdict:14} {requirement.id:12} {requirement.level:6} ")
+                console.print(head + _sentence(judgement), soft_wrap=True)
     for judgement in summary.judgements:
         if judgement.verdict in EXPLAINED:
-            console.print(_explanation(judgement, rerun, summary.exits), soft_wrap=True)
-    others = (one for one in summary.judgements if one.requirement.id not in left_out)
+            console.print(Text("\n").join(_lines(judgement, rerun, summary.exits)), soft_wrap=True)
     exits = [(EXITED, left_out)] if left_out else []
-    for reason, names in (*exits, *_not_tested(others).items()):
+    for reason, names in (*exits, *_not_tested(shown).items()):
         console.print(
             Text(f"\nNOT_TESTED {', '.join(names)}\n  {as_called(printable(reason))}", style="yellow"), soft_wrap=True
         )
@@ -64,12 +69,9 @@ def show(summary: Summary, console: Console, rerun: str) -> None:
             console.print(Text(f"remark by the unproven check {name}: {printable(finding.seen)}", style="yellow"))
     for grade, names in by_grade(summary.abilities).items():
         console.print(Text(f"\n{grade}: {', '.join(names)}", style="dim"), soft_wrap=True, end="")
-    console.print(_verdict(summary))
-
-
-def _by_family(judgements: Sequence[Judgement]) -> Iterator[tuple[str, list[Judgement]]]:
-    for family in dict.fromkeys(one.requirement.family for one in judgements):
-        yield family, [one for one in judgements if one.requirement.family == family]
+    reasons = "".join(f"\n  {as_called(printable(reason))}" for reason in summary.reasons)
+    style = "bold green" if summary.exit_code == 0 else "bold red"
+    console.print(Text(f"\n{summary.verdict}{reasons}", style=style))
 
 
 def _table(judgements: Iterable[Judgement]) -> Table:
@@ -82,16 +84,6 @@ def _table(judgements: Iterable[Judgement]) -> Table:
         requirement = one.requirement
         table.add_row(Text(one.verdict, style=STYLE[one.verdict]), requirement.id, requirement.level, _sentence(one))
     return table
-
-
-def _head(judgement: Judgement) -> Text:
-    requirement, verdict = judgement.requirement, judgement.verdict
-    return Text.assemble((verdict, STYLE[verdict]), f" {requirement.id} ", (requirement.level, "dim"))
-
-
-def _row(judgement: Judgement) -> Text:
-    requirement = judgement.requirement
-    return Text(f"{judgement.verdict:14} {requirement.id:12} {requirement.level:6} ") + _sentence(judgement)
 
 
 def _sentence(judgement: Judgement) -> Text:
@@ -116,10 +108,6 @@ def _not_tested(judgements: Iterable[Judgement]) -> dict[str, list[str]]:
     return found
 
 
-def _explanation(judgement: Judgement, rerun: str, exits: Collection[str]) -> Text:
-    return Text("\n").join(_lines(judgement, rerun, exits))
-
-
 def _lines(judgement: Judgement, rerun: str, exits: Collection[str]) -> Iterator[Text]:
     """The explanation. Exits have the short form, because the reasons of the verdict have the long form."""
     requirement = judgement.requirement
@@ -139,12 +127,6 @@ def _lines(judgement: Judgement, rerun: str, exits: Collection[str]) -> Iterator
     yield Text(f"  rerun:    {rerun.replace('REQUIREMENT', requirement.id)}", style="dim")
 
 
-def _verdict(summary: Summary) -> Text:
-    style = "bold green" if summary.exit_code == 0 else "bold red"
-    reasons = "".join(f"\n  {as_called(printable(reason))}" for reason in summary.reasons)
-    return Text(f"\n{summary.verdict}{reasons}", style=style)
-
-
 # Annotations for GitHub Actions. Pure.
 
 
@@ -155,9 +137,6 @@ def annotations(summary: Summary) -> list[str]:
         if one.verdict in (Verdict.FAIL, Verdict.ERROR, Verdict.NOT_TESTED):
             kind = "error" if one.requirement.level == "MUST" else "warning"
             found = "; ".join(f.line for f in one.findings.values() if f.verdict is one.verdict)
-            lines.append(f"::{kind} title={one.requirement.id} {one.verdict}::{_escaped(found)}")
+            found = found.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+            lines.append(f"::{kind} title={one.requirement.id} {one.verdict}::{found}")
     return lines
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -26,7 +26,6 @@ from drahealth.suites.judging.ledger import Quote, quotes, requirements
 from drahealth.suites.judging.status_content import STEP_FAILED, StepFailed, Violation
 from drahealth.suites.output_paths import check_histories_folder, check_output_file
 from drahealth.suites.report.document import Outcome, ScenarioResult
-from drahealth.suites.run.longest_first import distribute_evenly, sort_longest_first
 from drahealth.suites.run.options import run_of
 from drahealth.suites.run.report_file import Completeness, ReportFile
 from drahealth.suites.run.scenario import (
@@ -39,6 +38,7 @@ from drahealth.suites.run.scenario import (
     scenarios_folder,
     suffix,
 )
+from drahealth.suites.run.selection import distribute_evenly, sort_longest_first
 from drahealth.suites.run.session import PLAYED, Played, Session
 from drahealth.suites.targets.capabilities import Capability
 

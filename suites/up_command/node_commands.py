@@ -21,7 +21,7 @@ from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.proto.quoting import one_line
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.kubelet.binaries.ensure import ensure_kubectl
-from drahealth.suites.targets.stage_printer import StagePrinter
+from drahealth.suites.targets.progress import StagePrinter
 from drahealth.suites.up_command.node_folder import NodeFolder, NodeState, ProcessIdentity, read_state, ready
 
 # `drahealth down`: ends the processes of a node, and removes its folder.

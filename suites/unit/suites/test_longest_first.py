@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from drahealth.suites.commands.running import MOST, worker_count
-from drahealth.suites.run import longest_first
-from drahealth.suites.run.longest_first import distribute_evenly, seconds, sort_longest_first
+from drahealth.suites.run import selection
 from drahealth.suites.run.scenario import scenarios
+from drahealth.suites.run.selection import distribute_evenly, seconds, sort_longest_first
 from drahealth.suites.targets.definition import TargetDefinition
 from drahealth.suites.targets.kubelet.definition import DEFINITION as KUBELET
 from drahealth.suites.targets.reference.definition import DEFINITION as REFERENCE
@@ -28,7 +28,7 @@ def usual(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """
     disruptive, *_ = [scenario.name for scenario in scenarios() if scenario.is_exclusive]
     first, last, *_ = [scenario.name for scenario in scenarios() if not scenario.is_exclusive]
-    monkeypatch.setattr(longest_first, "seconds", lambda: {"kubelet": {first: 1, disruptive: 2, last: 9}})
+    monkeypatch.setattr(selection, "seconds", lambda: {"kubelet": {first: 1, disruptive: 2, last: 9}})
     return [first, disruptive, last]
 
 

@@ -6,7 +6,7 @@ from rich.markup import escape
 from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.suites.targets.kubelet.binaries import ensure as binaries
 from drahealth.suites.targets.kubelet.binaries.store import HELM
-from drahealth.suites.targets.stage_printer import StagePrinter
+from drahealth.suites.targets.progress import StagePrinter
 from drahealth.suites.targets.versions import parse_version, profile_of
 
 _MIB = 1024 * 1024

@@ -4,7 +4,7 @@ import itertools
 import queue
 
 from drahealth.suites.run.collect import story_time
-from drahealth.suites.run.progress import ElapsedTime
+from drahealth.suites.targets.progress import ElapsedTime
 from drahealth.suites.unit.endings import PATIENCE
 
 
