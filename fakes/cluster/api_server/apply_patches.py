@@ -191,17 +191,21 @@ def path_text(path: Path) -> str:
 
 
 def keyed_path(indexed: str, obj: Object, lists: Lists) -> str:
-    """A path such as `spec.containers[0].image` of the object, as `path_text`: with the keys of merged lists."""
+    """A path such as `spec.containers[0].image` of the object, as `path_text`: with the keys of merged lists.
+
+    Without these keys, if a name that has a bracket or a point makes the path ambiguous.
+    """
     value: Any = obj
-    plain = text = ""
+    plain = text = read = ""
     for name, index in _STEP.findall(indexed):
-        if name:
-            plain, text = f"{plain}.{name}" if plain else name, f"{text}.{name}"
+        if name and isinstance(value, Mapping):
             value = value.get(name)
-        else:
+            read, plain, text = f"{read}.{name}", f"{plain}.{name}" if plain else name, f"{text}.{name}"
+        elif index and isinstance(value, Sequence) and int(index) < len(value):
             value = value[int(index)]
+            read += f"[{index}]"
             text += path_text((element_name(value, lists[plain].keys),)) if plain in lists else f"[{index}]"
-    return text
+    return text if read == f".{indexed}" else f".{indexed}"
 
 
 def _step_text(name: str) -> str:

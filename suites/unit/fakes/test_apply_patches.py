@@ -1,5 +1,6 @@
 """Apply patches, as the helper for DRA drivers and other drivers send them."""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.cluster.api import CLAIMS, PODS, ApiError, Kind, Object
-from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_patch, keyed_path
+from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, apply_change, apply_patch, keyed_path
 from drahealth.fakes.cluster.api_server.patches import merged_lists
 
 NET = {"driver": "net.example.com", "pool": "node-a", "device": "eth1"}
@@ -203,3 +204,10 @@ def test_the_path_of_a_field_has_the_keys_of_merged_lists() -> None:
         '.spec.containers[name="b"].args[0].x',
         ".color",
     ]
+
+
+@pytest.mark.parametrize("name", ["0[0", "0[0]", "a.b", "[", "]"])
+def test_unknown_field_with_a_bracket_or_a_point_is_refused(name: str) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {name: None}}
+    with pytest.raises(ApiError, match=re.escape(f".spec.{name}: field not declared in schema")):
+        apply_change(PODS, pod, ApplyOptions("one", False, "t"))
