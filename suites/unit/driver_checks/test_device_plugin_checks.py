@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,27 +11,38 @@ from drahealth.proto.events import (
     CdiSpec,
     CdiSpecsRead,
     ChildrenEnded,
+    ContainerSeen,
     Event,
     ExperimentEnded,
+    FaultCleared,
+    FaultInjected,
     GrpcCall,
     ListReceived,
+    PodRequested,
     ProcessExited,
     SignalSent,
     SocketRemoved,
+    StatusSeen,
     StreamClosed,
+    StreamOpened,
 )
-from drahealth.proto.values import PluginDevice
+from drahealth.proto.values import Health, PluginDevice
 from drahealth.suites.driver_checks.all_checks import CHECKS
+from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.judge import judge
 from drahealth.suites.driver_checks.verdicts import Verdict, requirements
 from drahealth.suites.unit.driver_checks.healthy_plugin_run import (
     AFTER_RESTART,
     AGAIN,
+    BROKEN,
     FIRST,
     PATH,
+    POD_EXPERIMENTS,
     A,
     Edit,
+    allocated,
     plugin_run,
+    pod_status,
     sockets,
 )
 from drahealth.suites.unit.driver_checks.plugin_edits import (
@@ -38,6 +50,7 @@ from drahealth.suites.unit.driver_checks.plugin_edits import (
     both,
     calls,
     failing,
+    fault,
     instead,
     lists,
     missing,
@@ -276,3 +289,185 @@ def test_healthy_run_that_was_cut_short_has_no_failure() -> None:
     cut = (replace(whole, records=whole.records[:count], complete=False) for count in range(len(whole.records)))
     worst = {judgement.verdict for evidence in cut for judgement in judge(evidence)}
     assert worst.isdisjoint({FAIL, Verdict.ERROR})
+
+
+# The checks of device plugins whose devices drahealth breaks and heals.
+
+BREAK, HEAL = "broken-device-is-listed-unhealthy", "healed-device-is-listed-healthy"
+OTHERS = "other-devices-stay-as-they-are"
+
+
+def list_after(kind: type[Event], *devices: PluginDevice) -> Edit:
+    """Changes the lists after the break or the heal."""
+    seen: list[bool] = []
+
+    def edit(where: str, event: Event) -> Event:
+        if where == "plugin-faults" and isinstance(event, kind):
+            seen.append(True)
+        if seen and isinstance(event, ListReceived) and event.stream == BROKEN:
+            return replace(event, devices=devices)
+        return event
+
+    return edit
+
+
+NOW: dict[str, Any] = {"settle": -5.0}
+"""No time to settle: half a second after the step is late."""
+B, SICK = PluginDevice("gpu-1"), PluginDevice("gpu-1", "Unhealthy")
+NO_EFFECT = fault(**NOW, on_no_effect="NOT_TESTED")
+FAULTS: list[tuple[str, str, Edit, Verdict]] = [
+    (BREAK, "stays healthy", both(fault(**NOW), list_after(FaultInjected, A, B)), FAIL),
+    (BREAK, "disappears", both(fault(**NOW), list_after(FaultInjected, A)), FAIL),
+    (BREAK, "not read long enough", list_after(FaultInjected, A, B), NOT_TESTED),
+    (BREAK, "may have no effect", both(NO_EFFECT, list_after(FaultInjected, A, B)), NOT_TESTED),
+    (BREAK, "may have no effect, but is late", NO_EFFECT, FAIL),
+    (BREAK, "adapter fails", fault(outcome="failed", problem="no such file"), NOT_TESTED),
+    (BREAK, "adapter must work", fault(outcome="timed out", on_error="FAIL"), FAIL),
+    (HEAL, "not read long enough", list_after(FaultCleared, A, SICK), NOT_TESTED),
+    (HEAL, "no heal", without(FaultCleared), STATIC),
+    (OTHERS, "all break", list_after(FaultInjected, PluginDevice("gpu-0", "Unhealthy"), SICK), FAIL),
+    (OTHERS, "another one disappears", list_after(FaultInjected, SICK), FAIL),
+    (OTHERS, "break not listed", list_after(FaultInjected, A, B), NOT_TESTED),
+    (OTHERS, "one device", lists(lambda found: found[1:], BROKEN), STATIC),
+]
+
+
+@pytest.mark.parametrize(("check", "edit", "verdict"), [pytest.param(c, e, v, id=f"{c}-{n}") for c, n, e, v in FAULTS])
+def test_check_gives_the_expected_verdict_after_a_fault(check: str, edit: Edit, verdict: Verdict) -> None:
+    assert CHECKS[check].judge(plugin_run(edit)).verdict is verdict
+
+
+# The checks of Pods with devices of a device plugin.
+
+RUN, ON_KUBELET = "plugin-pod-status", "plugin-kubelet-pod"
+STARTS, SHOWN, SHOWN_FAULT = (
+    "pod-with-devices-starts",
+    "devices-of-pods-are-listed-and-shown",
+    "kubelet-shows-listed-fault",
+)
+AGAIN_RUNS, ON_KUBELET_SHOWN = "pod-can-use-devices-again", "kubelet-shows-devices-of-pods"
+
+
+def of_pod(uid: str, status: StatusSeen | None) -> Edit:
+    """Changes each status of a Pod."""
+    return lambda _, event: status if isinstance(event, StatusSeen) and event.uid == uid else event
+
+
+def without_pod(uid: str) -> Edit:
+    return lambda _, event: None if getattr(event, "uid", "") == uid else event
+
+
+def allocated_after(uid: str, device: str) -> Edit:
+    """The Pod gets another device."""
+    seen: list[bool] = []
+
+    def edit(where: str, event: Event) -> Event:
+        if isinstance(event, PodRequested):
+            seen[:] = [event.uid == uid]
+        is_meant = isinstance(event, GrpcCall) and f"/{event.method}" == ALLOCATE.path
+        return allocated(device) if seen == [True] and is_meant and where == RUN else event
+
+    return edit
+
+
+EMPTY = StatusSeen("pod", "u1", "Running", (ContainerSeen("main", "running", 0, None),))
+PODS: list[tuple[str, str, Edit, Verdict]] = [
+    (STARTS, "never runs", of_pod("u1", None), FAIL),
+    (STARTS, "Allocate fails", both(of_pod("u1", None), calls(ALLOCATE, failing, RUN)), FAIL),
+    (STARTS, "not deleted", both(of_pod("u1", None), without(PodRequested, RUN)), NOT_TESTED),
+    (SHOWN, "disappears", lists(lambda found: found[:1], "kubelet#5"), FAIL),
+    (SHOWN, "not in the status", of_pod("u1", EMPTY), FAIL),
+    (SHOWN, "below another resource", of_pod("u1", pod_status("u1", resource="example.com/nic")), FAIL),
+    (SHOWN, "another health", of_pod("u1", pod_status("u1", Health.UNKNOWN)), FAIL),
+    (SHOWN, "other word", lists(lambda _: (A, PluginDevice("gpu-1", "ok")), "kubelet#5"), FAIL),
+    (SHOWN, "never runs", of_pod("u1", None), NOT_TESTED),
+    (SHOWN, "no Allocate", calls(ALLOCATE, lambda _: None, RUN), NOT_TESTED),
+    (AGAIN_RUNS, "second one never runs", of_pod("u2", None), FAIL),
+    (AGAIN_RUNS, "one Pod", without_pod("u2"), NOT_TESTED),
+    (AGAIN_RUNS, "another device", allocated_after("u2", "gpu-0"), NOT_APPLICABLE),
+    (ON_KUBELET_SHOWN, "never runs", of_pod("u4", None), FAIL),
+    (ON_KUBELET_SHOWN, "another health", of_pod("u4", pod_status("u4", Health.UNHEALTHY)), FAIL),
+    (ON_KUBELET_SHOWN, "disappears", lists(lambda found: found[:1], "kubelet#7"), FAIL),
+    (SHOWN_FAULT, "stays healthy", both(fault(settle=-20.0), of_pod("u4", pod_status("u4"))), FAIL),
+    (
+        SHOWN_FAULT,
+        "not listed",
+        both(of_pod("u4", pod_status("u4")), lists(lambda _: (A, B), "kubelet#7")),
+        NOT_TESTED,
+    ),
+    (SHOWN_FAULT, "adapter fails", fault(outcome="failed", problem="no such file"), NOT_TESTED),
+    (SHOWN_FAULT, "Unknown is Unhealthy", fault(health="Unknown"), PASS),
+]
+
+
+@pytest.mark.parametrize(("check", "edit", "verdict"), [pytest.param(c, e, v, id=f"{c}-{n}") for c, n, e, v in PODS])
+def test_check_gives_the_expected_verdict_on_a_pod(check: str, edit: Edit, verdict: Verdict) -> None:
+    assert CHECKS[check].judge(plugin_run(edit)).verdict is verdict
+
+
+# The checks of a process with device plugins of two resources.
+
+OTHER = "example.com/nic"
+
+
+def with_other_resource(change: Edit = lambda _, event: event) -> Evidence:
+    """The evidence of a process that registers another resource, too. `change` edits what happens to that one."""
+    evidence = plugin_run()
+    records = []
+    for one in evidence.records:
+        records.append(one)
+        other = of_other_resource(one.what) if one.experiment not in ("plugin-faults", *POD_EXPERIMENTS) else None
+        if other and (kept := change(one.experiment, other)):
+            records.append(replace(one, what=kept))
+    numbered = tuple(replace(one, number=number) for number, one in enumerate(records, start=2))
+    return replace(evidence, records=numbered)
+
+
+def of_other_resource(event: Event) -> Event | None:
+    """The same event of the other resource; None if it belongs to the process."""
+    match event:
+        case GrpcCall(request=request) if "resource_name" in request:
+            return replace(event, driver=OTHER, request={**request, "resource_name": OTHER})
+        case GrpcCall():
+            return replace(event, driver=OTHER)
+        case ListReceived() | StreamOpened() | StreamClosed():
+            return replace(event, driver=OTHER, stream=f"{event.stream}-nic")
+        case SocketRemoved():
+            return replace(event, resource=OTHER)
+    return None
+
+
+def test_two_healthy_resources_pass() -> None:
+    found = {one.requirement.id: one.verdict for one in judge(with_other_resource())}
+    assert found == {one.id: PASS for one in requirements().values() if one.binds == "device-plugin"}
+
+
+@pytest.mark.parametrize(
+    ("check", "edit", "verdict"),
+    [
+        pytest.param(check, edit, verdict, id=f"{check}-{name}")
+        for check, name, edit, verdict in WRONG
+        if check.startswith(
+            ("device-ids", "device-health", "each-container", "cdi-names", "unknown-device", "required", "advertised")
+        )
+        and verdict is FAIL
+    ],
+)
+def test_mistake_in_one_resource_is_found_and_named(check: str, edit: Edit, verdict: Verdict) -> None:
+    found = CHECKS[check].judge(with_other_resource(edit))
+    assert (found.verdict, f"{OTHER}: " in found.seen) == (verdict, True)
+
+
+def test_resource_that_was_not_tested_is_named() -> None:
+    late = with_other_resource(lambda _, event: event if isinstance(event, GrpcCall) else None)
+    found = CHECKS["first-list-is-prompt"].judge(late)
+    assert (found.verdict, found.seen) == (NOT_TESTED, f"{OTHER}: ListAndWatch was not called")
+
+
+def test_call_that_one_resource_does_not_advertise_does_not_apply_to_it() -> None:
+    def edit(_: str, event: Event) -> Event | None:
+        if isinstance(event, GrpcCall) and f"/{event.method}" == GET_OPTIONS.path:
+            return replace(event, response={})
+        return None if isinstance(event, GrpcCall) and f"/{event.method}" == PRE_START_CONTAINER.path else event
+
+    assert CHECKS["required-pre-start-is-served"].judge(with_other_resource(edit)).verdict is PASS

@@ -6,7 +6,7 @@ from drahealth.fakes.cluster.api import CRDS, Kind, ListWatch, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.suites.driver_checks.subject.gateway import create_objects
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.unit.driver_checks.test_claim_devices import PLACES
+from drahealth.suites.unit.driver_checks.test_claim_experiments import PLACES
 
 GADGETS = Kind("Gadget", "gadgets", "example.com/v1", namespaced=True, has_status=True)
 GADGET: Object = {
