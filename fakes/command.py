@@ -3,36 +3,23 @@
 `python -m drahealth.fakes driver serve -f FILE` and `python -m drahealth.fakes ctl ...` equal those of `drahealth`.
 """
 
+import os
 from collections.abc import Mapping
+from typing import ClassVar
 
 import typer
 
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.program.usage import ListedGroup, Subcommand
+from drahealth.fakes.program.usage import LazyGroup
 
 
-def _driver() -> typer.Typer:
-    from drahealth.fakes.serve.command import app
-
-    return app
-
-
-def _ctl() -> typer.Typer:
-    from drahealth.fakes.ctl.command import app
-
-    return app
-
-
-SUBCOMMANDS: Mapping[str, Subcommand] = {
-    "driver": Subcommand("Run fake drivers and device plugins in a separate process.", _driver),
-    "ctl": Subcommand("Control running fake drivers and device plugins.", _ctl),
-}
-
-
-class FakesGroup(ListedGroup):
+class FakesGroup(LazyGroup):
     """`drahealth` with the subcommands of the fakes."""
 
-    subcommands = SUBCOMMANDS
+    subcommands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "driver": ("drahealth.fakes.serve.command", "Run fake drivers and device plugins in a separate process."),
+        "ctl": ("drahealth.fakes.ctl.command", "Control running fake drivers and device plugins."),
+    }
 
 
 app = typer.Typer(
@@ -49,13 +36,15 @@ def common() -> None:
     """Fake hardware."""
 
 
-def exit_with(error: CommandError) -> None:
-    """Prints the error and exits with its code."""
+def exit_with(text: str, code: int) -> None:
+    """Prints the error and exits. A shell that asks for completions gets none, and no error before Enter."""
     from drahealth.fakes.program.log import write_error
     from drahealth.fakes.program.usage import as_called
 
-    write_error(as_called(str(error)))
-    raise SystemExit(error.code)
+    if "_DRAHEALTH_COMPLETE" in os.environ:
+        raise SystemExit
+    write_error(as_called(text))
+    raise SystemExit(code)
 
 
 def main() -> None:
@@ -63,4 +52,4 @@ def main() -> None:
     try:
         app(prog_name="drahealth")
     except CommandError as error:
-        exit_with(error)
+        exit_with(str(error), error.code)

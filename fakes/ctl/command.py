@@ -1,32 +1,17 @@
 """`drahealth ctl`. It imports its subcommands when one is used and builds only that one, so it starts at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
+from typer.core import TyperCommand
 
 from drahealth.fakes.control.socket_path import VARIABLE, control_socket_of, nodes_with_fakes, used_path
 from drahealth.fakes.program.errors import CommandError
-from drahealth.fakes.program.usage import DeferredCommand, LazyGroup, Subcommand
+from drahealth.fakes.program.usage import LazyGroup
 
-
-def _own_commands() -> typer.Typer:
-    from drahealth.fakes.ctl.own_commands import app
-
-    return app
-
-
-_OWN = {
-    "set": Subcommand(
-        "Report this health, message or timeout for devices, or set the time between heartbeats.", _own_commands
-    ),
-    "watch": Subcommand(
-        "Print events as they happen, until Ctrl-C, or until the process that serves the fakes ends.", _own_commands
-    ),
-    "status": Subcommand("Show the fakes, with their devices and faults.", _own_commands),
-}
-"""The subcommands in `own_commands`; the others are made from definitions."""
+_OWN = "drahealth.fakes.ctl.own_commands"
 _STREAM = "stream"
 OWN_OPTIONS = ("--socket", "--name", "--driver")
 """The options of `ctl` itself, which no subcommand has."""
@@ -37,23 +22,31 @@ class DefinedGroup(LazyGroup):
 
     words = ""
 
-    def names(self) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         from drahealth.fakes.control.commands.registry import subcommands
 
-        return [name for group, _, name in (words.rpartition(" ") for words in subcommands()) if group == self.words]
+        defined = (words.rpartition(" ") for words in subcommands())
+        return [*(name for group, _, name in defined if group == self.words), *super().list_commands(ctx)]
 
-    def build(self, name: str) -> DeferredCommand | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         from drahealth.fakes.control.commands.registry import widest, with_subcommand
 
-        def alone() -> typer.Typer:
-            from drahealth.fakes.ctl.subcommands import add_subcommand
+        if found := super().get_command(ctx, cmd_name):
+            return found
+        definitions = with_subcommand(f"{self.words} {cmd_name}".lstrip())
+        return TyperCommand(cmd_name, help=widest(definitions).help) if definitions else None
 
-            app = typer.Typer(add_completion=False)
-            add_subcommand(app, name, definitions)
-            return app
+    def load(self, name: str) -> Any:
+        from drahealth.fakes.control.commands.registry import with_subcommand
 
+        if found := super().load(name):
+            return found
         definitions = with_subcommand(f"{self.words} {name}".lstrip())
-        return DeferredCommand(name, widest(definitions).help, alone) if definitions else None
+        if not definitions:
+            return None
+        from drahealth.fakes.ctl.subcommands import subcommand
+
+        return subcommand(name, definitions)
 
 
 class StreamGroup(DefinedGroup):
@@ -63,22 +56,17 @@ class StreamGroup(DefinedGroup):
 
 
 class CtlGroup(DefinedGroup):
-    """`drahealth ctl`."""
+    """`drahealth ctl`. Its other subcommands are made from definitions."""
+
+    subcommands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "set": (_OWN, "Report this health, message or timeout for devices, or set the time between heartbeats."),
+        "watch": (_OWN, "Print events as they happen, until Ctrl-C, or until the process that serves the fakes ends."),
+        "status": (_OWN, "Show the fakes, with their devices and faults."),
+    }
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses its own options, also those after the subcommand. Raises CommandError."""
         return super().parse_args(ctx, _own_options_first(args))
-
-    def names(self) -> list[str]:
-        return [*super().names(), *_OWN]
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        super().list_commands(ctx)
-        self.commands[_STREAM] = self.commands.pop(_STREAM)  # at the end
-        return list(self.commands)
-
-    def build(self, name: str) -> DeferredCommand | None:
-        return DeferredCommand(name, *_OWN[name]) if name in _OWN else super().build(name)
 
 
 def _value(option: str, left: Iterator[str]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from drahealth.fakes.control.commands import registry
 from drahealth.fakes.control.commands.definition import Argument, Command, Definition, Kind, Subject, parse
@@ -32,12 +33,14 @@ _TIMES = (Kind.DURATION, Kind.OFFSET)
 """What may begin with a minus, as an option does."""
 
 
-def add_subcommand(app: typer.Typer, name: str, definitions: Mapping[Subject, Definition]) -> None:
-    """Adds the subcommand of these definitions, by the fakes that know it."""
+def subcommand(name: str, definitions: Mapping[Subject, Definition]) -> Any:
+    """The subcommand of these definitions, by the fakes that know it."""
     widest = registry.widest(definitions)
     positions = [argument for argument in widest.arguments if not argument.option]
     settings = {"ignore_unknown_options": any(argument.kind in _TIMES for argument in positions)}
+    app = typer.Typer(add_completion=False)
     app.command(name, help=widest.help, context_settings=settings)(_function(widest, definitions))
+    return get_command(app)
 
 
 def _function(widest: Definition, definitions: Mapping[Subject, Definition]) -> Callable[..., None]:

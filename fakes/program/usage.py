@@ -5,11 +5,11 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
@@ -85,25 +85,57 @@ _EXTRA = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.+)\)")
 class CommandGroup(TyperGroup):
     """A command with subcommands."""
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The subcommand with this name. Raises CommandError if it is unknown."""
-        found = super().get_command(ctx, cmd_name)
-        if found is None and not cmd_name.startswith("-"):
-            raise CommandError(f"unknown command {cmd_name!r} of {ctx.command_path}; {near(cmd_name, self.commands)}")
-        if found is not None and not isinstance(found, DeferredCommand):
-            _adjust_parameters(found, ctx)
-        return found
+    def load(self, name: str) -> Any:
+        """The subcommand with this name, complete; None if it is unknown."""
+        return self.commands.get(name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses its own arguments. Raises CommandError."""
         _adjust_parameters(self, ctx)
-        with as_command_error():
+        with as_command_error(ctx):
             return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The subcommand that the arguments begin with. Raises CommandError if it is unknown."""
+        found = self.load(args[0])
+        if found is None:
+            if args[0].startswith("-"):
+                return super().resolve_command(ctx, args)
+            known = near(args[0], self.list_commands(ctx))
+            raise CommandError(f"unknown command {args[0]!r} of {ctx.command_path}; {known}")
+        _adjust_parameters(found, ctx)
+        return args[0], found, args[1:]
 
     def invoke(self, ctx: Any) -> Any:
         """Parses the subcommand's arguments and runs it. Raises CommandError."""
-        with as_command_error():
+        with as_command_error(ctx):
             return super().invoke(ctx)
+
+
+class LazyGroup(CommandGroup):
+    """Imports a subcommand when it is used, as the LazyGroup in click's documentation does.
+
+    A list of its subcommands needs no import: it has the summary of each.
+    """
+
+    subcommands: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """By the name of each: a module, whose `app` is the subcommand or has it, and the first paragraph of its help."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all subcommands, in their order."""
+        return [*self.subcommands, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The subcommand with this name, for lists."""
+        if cmd_name in self.subcommands:
+            return TyperCommand(cmd_name, help=self.subcommands[cmd_name][1])
+        return super().get_command(ctx, cmd_name)
+
+    def load(self, name: str) -> Any:
+        if name not in self.subcommands:
+            return super().load(name)
+        group = get_group(import_module(self.subcommands[name][0]).app)
+        return group if group.name == name else group.commands[name]
 
 
 class SingleCommand(TyperCommand):
@@ -118,116 +150,32 @@ class SingleCommand(TyperCommand):
 def _adjust_parameters(command: Any, ctx: Any) -> None:
     """Hides the Python types that typer prints in help for flags and arguments, such as `<bool>`.
 
-    It also gives `--help` a default. Without one, typer imports pydantic to convert None, which is slow.
+    It also gives flags such as `--help` a default, but not those with an opposite, such as `--listed/--unlisted`.
+    Without one, typer imports pydantic to convert None, which is slow.
     """
     for parameter in command.get_params(ctx):
-        if isinstance(parameter, TyperArgument) or parameter.is_flag:
-            parameter.display_type_rich = _no_type
-        if parameter.name == "help" and parameter.default is None:
+        is_argument = isinstance(parameter, TyperArgument)
+        if is_argument or parameter.is_flag:
+            parameter.display_type_rich = lambda ctx: None
+        if not is_argument and parameter.is_flag and not parameter.secondary_opts and parameter.default is None:
             parameter.default = False
 
 
-def _no_type(ctx: Any) -> None:
-    """The type of a parameter in help: none."""
-
-
-class LazyGroup(CommandGroup):
-    """A command that builds each subcommand when it is used: its modules may take long to import."""
-
-    def names(self) -> Iterable[str]:
-        """The names of its subcommands that are built when they are used, in their order."""
-        raise NotImplementedError
-
-    def build(self, name: str) -> TyperCommand | TyperGroup | None:
-        """The subcommand with this name; None if it is unknown."""
-        raise NotImplementedError
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all subcommands, in their order."""
-        for name in self.names():
-            self._add(name)
-        return super().list_commands(ctx)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The subcommand with this name. Raises CommandError if it is unknown."""
-        self._add(cmd_name)
-        if cmd_name not in self.commands:
-            self.list_commands(ctx)  # for the hint in the error
-        return super().get_command(ctx, cmd_name)
-
-    def _add(self, name: str) -> None:
-        if name not in self.commands and (built := self.build(name)):
-            self.commands[name] = built
-
-
-class DeferredCommand(TyperCommand):
-    """A command, or a command with subcommands, that is built when it is used. A list of commands does not build it."""
-
-    def __init__(self, name: str, help_text: str, app: Callable[[], typer.Typer]) -> None:
-        """`app` returns the Typer that has the command, or that is the command if both have the same name."""
-        super().__init__(name, help=help_text)
-        self._app = app
-
-    @cached_property
-    def complete(self) -> TyperCommand | TyperGroup:
-        """The command itself."""
-        group = get_group(self._app())
-        made = group if group.name == self.name else group.commands[str(self.name)]
-        assert isinstance(made, TyperCommand | TyperGroup)
-        _adjust_parameters(made, typer.Context(made))
-        return made
-
-    def get_params(self, ctx: Any) -> Any:
-        return self.complete.get_params(ctx)
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        try:
-            return self.complete.make_context(info_name, args, parent, **extra)
-        except _UsageError as error:
-            if error.ctx is None:  # an option without its value; the error then names the --help of this command
-                error.ctx = typer.Context(self.complete, info_name=info_name, parent=parent)
-            raise
-
-
-class Subcommand(NamedTuple):
-    """A row of a `ListedGroup`."""
-
-    summary: str
-    """The first paragraph of its help. A list of commands shows it without an import of the command."""
-    app: Callable[[], typer.Typer]
-    """Imports and returns the Typer, as in `DeferredCommand`."""
-
-
-class ListedGroup(LazyGroup):
-    """A command with a table of its subcommands. A subcommand is imported and built when it is used."""
-
-    subcommands: ClassVar[Mapping[str, Subcommand]]
-    """By their names, in the order of the help."""
-
-    def names(self) -> Iterable[str]:
-        return self.subcommands
-
-    def build(self, name: str) -> DeferredCommand | None:
-        return DeferredCommand(name, *self.subcommands[name]) if name in self.subcommands else None
-
-
 @contextmanager
-def as_command_error() -> Iterator[None]:
-    """Wrong arguments and options in the block raise CommandError, with the --help to see."""
+def as_command_error(context: Any = None) -> Iterator[None]:
+    """Wrong arguments and options in the block raise CommandError, with the --help to see: that of the context, if the
+    error has none."""
     try:
         yield
     except _UsageError as error:
         if type(error).__name__ == _HELP:
             raise
-        raise CommandError(with_hint(_sentence(error), f"see {_command(error.ctx)} --help")) from None
-
-
-def _command(context: Any) -> str:
-    """The command of an error as the user has called it, such as `ci/drahealth run`."""
-    root = context.find_root() if context else None
-    if root and not isinstance(root.command, CommandGroup):
-        return str(context.command_path)
-    return command_name() + (context.command_path.removeprefix(str(root.info_name)) if root else "")
+        where = error.ctx or context
+        path = f"{where.command_path} {'' if error.ctx else where.invoked_subcommand or ''}".strip()
+        root = where.find_root()
+        if isinstance(root.command, CommandGroup):
+            path = command_name() + path.removeprefix(str(root.info_name))
+        raise CommandError(with_hint(_sentence(error), f"see {path} --help")) from None
 
 
 def _sentence(error: Any) -> str:

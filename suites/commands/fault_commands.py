@@ -1,11 +1,11 @@
 """The subcommands of `drahealth faults`. Everything heavy is imported where it is needed."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 from drahealth.fakes.program.usage import CommandGroup
-from drahealth.suites.commands import completion
 
 app = typer.Typer(
     name="faults",
@@ -17,13 +17,32 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+def _catalogues() -> Iterable[str]:
+    """The catalogues of faults."""
+    from drahealth.fakes.faults.catalogue import CATALOGUES
+
+    return CATALOGUES
+
+
+def _faults() -> Iterable[str]:
+    """The faults of all catalogues."""
+    from drahealth.fakes.faults.catalogue import every_fault
+
+    return every_fault()
+
+
+def _policies() -> Iterable[str]:
+    """The policies that map faults to health."""
+    from drahealth.fakes.faults import catalogue
+
+    return catalogue.policies()
+
+
 @app.command("list")
 def faults_list(
     catalogue: Annotated[
         str | None,
-        typer.Option(
-            help="Show only this catalogue: nvidia, amd, intel, nic or tpu.", autocompletion=completion.catalogues
-        ),
+        typer.Option(help="Show only this catalogue: nvidia, amd, intel, nic or tpu.", autocompletion=_catalogues),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -35,7 +54,7 @@ def faults_list(
 
 @app.command("show")
 def faults_show(
-    fault: Annotated[str, typer.Argument(help="Name of the fault, such as xid/48.", autocompletion=completion.faults)],
+    fault: Annotated[str, typer.Argument(help="Name of the fault, such as xid/48.", autocompletion=_faults)],
     catalogue: Annotated[
         str | None, typer.Option(help="Catalogue of the fault, if several catalogues have the fault.")
     ] = None,
@@ -51,15 +70,11 @@ def faults_show(
 def faults_diff(
     policy: Annotated[
         str,
-        typer.Argument(
-            metavar="POLICY", help="Name of a policy, such as nvidia-plugin.", autocompletion=completion.policies
-        ),
+        typer.Argument(metavar="POLICY", help="Name of a policy, such as nvidia-plugin.", autocompletion=_policies),
     ],
     other: Annotated[
         str,
-        typer.Argument(
-            metavar="POLICY", help="Name of another policy, such as gpud.", autocompletion=completion.policies
-        ),
+        typer.Argument(metavar="POLICY", help="Name of another policy, such as gpud.", autocompletion=_policies),
     ],
     json: Json = False,
 ) -> None:

@@ -1,14 +1,20 @@
 """The subcommands `scenarios` and `explain` of `drahealth`."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from drahealth.suites.commands import completion
-
 app = typer.Typer()
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _explained_ids() -> Iterable[str]:
+    """The IDs that `drahealth explain` knows."""
+    from drahealth.suites.commands.explaining import every_id
+
+    return every_id()
 
 
 @app.command()
@@ -26,7 +32,7 @@ def explain(
         typer.Argument(
             metavar="ID...",
             help="ID of a requirement, a reading or a known issue, such as STATUS-03, READ-01 or P-08.",
-            autocompletion=completion.explained_ids,
+            autocompletion=_explained_ids,
         ),
     ],
     json: Json = False,

@@ -1,5 +1,6 @@
 """The subcommand `manager` of `drahealth`."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -7,9 +8,15 @@ import typer
 
 from drahealth.fakes.program.log import LogFormat, LogFormatOption
 from drahealth.manager.releases import DEFAULT_VERSION, PROFILES_TEXT
-from drahealth.suites.commands import completion
 
 app = typer.Typer()
+
+
+def _profiles() -> Iterable[str]:
+    """The profiles of the reference."""
+    from drahealth.manager.releases import PROFILES
+
+    return PROFILES
 
 
 @app.command("manager")
@@ -34,7 +41,7 @@ def run_manager(
             metavar="NAME",
             help=f"Profile of the reference: {PROFILES_TEXT}. With a real API server, the default is "
             "the profile of the API server's release.",
-            autocompletion=completion.profiles,
+            autocompletion=_profiles,
         ),
     ] = None,
     api_server: Annotated[

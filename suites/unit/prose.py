@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from drahealth.fakes.program.usage import DeferredCommand
+from drahealth.fakes.program.usage import CommandGroup
 
 # A sentence ends at a full stop, question mark or exclamation mark before a space; abbreviations do not end it.
 END = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)[\"')*]*\s+|\s+·\s+")
@@ -71,12 +71,9 @@ def help_texts(command: TyperCommand | TyperGroup, path: str) -> Iterator[Senten
     for text in [command.help or "", *(getattr(option, "help", None) or "" for option in command.get_params(context))]:
         for _, block in _blocks(text.replace("\b", "").splitlines()):
             yield from sentences(path, 0, block)
-    if isinstance(command, TyperGroup):
+    if isinstance(command, CommandGroup):
         for name in command.list_commands(context):
-            child = command.get_command(context, name)
-            whole = child.complete if isinstance(child, DeferredCommand) else child
-            assert isinstance(whole, TyperCommand | TyperGroup)
-            yield from help_texts(whole, f"{path} {name}")
+            yield from help_texts(command.load(name), f"{path} {name}")
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[int, str]]:

@@ -155,10 +155,7 @@ async def test_options_of_ctl_can_be_after_the_subcommand(
 def test_no_subcommand_of_ctl_has_an_option_of_ctl() -> None:
     group: Any = get_group(app)
     context = typer.Context(group, info_name="ctl")
-    streams = group.get_command(context, "stream")
-    commands = [
-        parent.get_command(context, name) for parent in (group, streams) for name in parent.list_commands(context)
-    ]
+    commands = [parent.load(name) for parent in (group, group.load("stream")) for name in parent.list_commands(context)]
     found = {option for one in commands for parameter in one.get_params(context) for option in parameter.opts}
     assert ("--health" in found, found & set(OWN_OPTIONS)) == (True, set())
 

@@ -12,7 +12,7 @@ from drahealth.suites.run.scenario import scenarios
 from drahealth.suites.unit.command_process import COMMAND, run
 
 BASH = """
-source <(drahealth completion bash)
+source <(drahealth --show-completion)
 COMP_WORDS=(drahealth faults show xid/7) COMP_CWORD=3
 _drahealth_completion drahealth
 echo "${COMPREPLY[@]}"
@@ -66,12 +66,6 @@ def test_the_ids_that_explain_knows_are_completed(monkeypatch: pytest.MonkeyPatc
 
 def test_a_line_with_an_error_has_no_completions_and_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert words_after(monkeypatch, "nope", "--") == []
-
-
-@pytest.mark.parametrize(("shell", "line"), [("zsh", "compdef _drahealth_completion drahealth"), ("fish", "complete ")])
-def test_other_shells_have_a_script(shell: str, line: str) -> None:
-    done = run(COMMAND, "completion", shell)
-    assert (done.returncode, done.stderr, line in done.stdout) == (0, "", True)
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
