@@ -24,10 +24,10 @@ LEFT_OUT = {
     "manager/profile.py": "It is the table of profiles. Each value is data from a text or a release.",
     "manager/connection.py": "It polls the gRPC connection of a plugin. In a real kubelet, the gRPC library "
     "watches the connection.",
-    "fakes/cluster/pod_worker/__init__.py": "It has no code.",
-    "fakes/cluster/pod_worker/slice_removal.py": "It removes the ResourceSlices of an absent driver. Other KEPs "
+    "manager/pod_worker/__init__.py": "It has no code.",
+    "manager/pod_worker/slice_removal.py": "It removes the ResourceSlices of an absent driver. Other KEPs "
     "require this removal.",
-    "fakes/cluster/pod_worker/event_series.py": "It counts equal Events, and combines similar Events. No text of "
+    "manager/pod_worker/event_series.py": "It counts equal Events, and combines similar Events. No text of "
     "KEP-4680 says how to do this.",
 }
 """The modules that are never changed, each with its reason."""
@@ -35,7 +35,7 @@ LEFT_OUT = {
 
 def changed_modules() -> list[str]:
     """The modules that are changed, relative to the checkout: what the reference and its surroundings decide with."""
-    folders = ("manager", "fakes/cluster/pod_worker")
+    folders = ("manager", "manager/pod_worker")
     found = [str(path.relative_to(ROOT)) for folder in folders for path in sorted((ROOT / folder).glob("*.py"))]
     return [path for path in (*found, "fakes/cluster/api_server/pod_statuses.py") if path not in LEFT_OUT]
 

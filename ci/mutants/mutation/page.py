@@ -189,7 +189,7 @@ _OUTCOMES = (
     ("does not apply", "The module no longer contains the text that the change replaces.", "not counted"),
 )
 _MODULES = """\
-`ci/mutants/run` changes the modules of `manager/` and `fakes/cluster/pod_worker/`. It also changes
+`ci/mutants/run` changes the modules of `manager/` and `manager/pod_worker/`. It also changes
 `pod_statuses.py` of `fakes/cluster/api_server/`. It does not change these modules:
 """
 _HAND = """\

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from drahealth.fakes.cluster.api import NODES, ApiError, ControlPlaneApi
 from drahealth.fakes.cluster.api_server.deletion import timestamp
-from drahealth.fakes.cluster.pod_worker.slice_removal import SliceRemoval
-from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
 from drahealth.fakes.cluster.pods import with_condition
 from drahealth.fakes.cluster.runtime import ContainerRuntime
 from drahealth.fakes.cluster.scheduling.scheduler import ControlLoop, ReplicaSetController, Scheduler
 from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
 from drahealth.manager.manager import DeviceManager
+from drahealth.manager.pod_worker.slice_removal import SliceRemoval
+from drahealth.manager.pod_worker.worker import PodWorkers
 from drahealth.manager.profile import Gates, Profile
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe, ignore

@@ -9,10 +9,10 @@ from types import MappingProxyType
 
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import ControlPlaneApi, Object
-from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
 from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
+from drahealth.manager.pod_worker.worker import PodWorkers
 from drahealth.manager.profile import KEP, Gates, Profile
 from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.proto.events import IN_SHORT, Event, Observe, Record, ignore

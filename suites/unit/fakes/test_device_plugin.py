@@ -27,7 +27,7 @@ from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION
 from drahealth.proto.sockets import SocketInUse, target
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import Rig
-from drahealth.suites.unit.fakes.pod_world import until
+from drahealth.suites.unit.manager.pod_world import until
 
 RESOURCE = "example.com/gpu"
 SOCKET = "device-plugins/example.com_gpu.sock"

@@ -21,8 +21,8 @@ from drahealth.proto.device_plugin import ALLOCATE
 from drahealth.proto.values import Health, PluginDevice
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import Rig
-from drahealth.suites.unit.fakes.pod_world import until
 from drahealth.suites.unit.fakes.test_device_plugin import RESOURCE, SOCKET, lists
+from drahealth.suites.unit.manager.pod_world import until
 
 WELL = {"gpu-0": "Healthy", "split-mig-0": "Healthy", "split-mig-1": "Healthy"}
 DEVICES = Inventory([Device("gpu-0"), Device("split"), Device("split/mig-0"), Device("split/mig-1")])

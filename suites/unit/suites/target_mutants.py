@@ -12,13 +12,11 @@ from drahealth.fakes.cluster.api import PODS, Kind, Object
 from drahealth.fakes.cluster.api_server import strategies
 from drahealth.fakes.cluster.api_server.pod_statuses import HealthFields
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.pod_worker.devices import PodDevices
-from drahealth.fakes.cluster.pod_worker.health_events import PodEvent
-from drahealth.fakes.cluster.pod_worker.lifecycle import PodLifecycle
-from drahealth.fakes.cluster.pod_worker.status import pod_status
-from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
 from drahealth.fakes.cluster.runtime import ContainerState
 from drahealth.fakes.cluster.scheduling.claims import reserved
+from drahealth.manager.pod_worker.devices import PodDevices
+from drahealth.manager.pod_worker.status import PodEvent, pod_status
+from drahealth.manager.pod_worker.worker import PodLifecycle, PodWorkers
 from drahealth.manager.profile import Profile
 from drahealth.suites.targets.api_servers.serving import MemoryApiServer
 from drahealth.suites.targets.reference.target import ReferenceTarget

@@ -2,20 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from drahealth.fakes.cluster.api import CLAIMS, Api, ApiError, Object
-from drahealth.fakes.cluster.pod_worker.pod_object import PodObject
-from drahealth.fakes.cluster.pod_worker.status import Waiting
 from drahealth.fakes.cluster.pods import init_containers, requests_by_container
 from drahealth.fakes.waiting import Retry, cancel_and_wait
+from drahealth.manager.manager import DeviceManager
+from drahealth.manager.pod_worker.pod_object import PodObject
+from drahealth.manager.pod_worker.status import Waiting
 from drahealth.proto.clock import Clock
 from drahealth.proto.values import (
     AdmissionError,
     AllocatedClaim,
     AllocatedResources,
-    Amount,
     ClaimRef,
     ClaimUse,
     Grant,
@@ -119,54 +118,8 @@ def cdi_devices(uses: Sequence[ClaimUse], prepared: Mapping[str, Sequence[Prepar
 
 
 # The devices of one pod: resolves and prepares its claims and releases them, in the background, with retries.
-#
-# `DeviceManager` is the interface to the implementation of a kubelet's device manager.
 
 log = logging.getLogger(__name__)
-
-
-class DeviceManager(Protocol):
-    """The calls of a pod worker to a kubelet's device manager."""
-
-    async def allocate(
-        self, pod_uid: str, wanted: Mapping[str, Mapping[str, int]], init: Collection[str]
-    ) -> Mapping[str, Grant]:
-        """Allocates extended resources to containers; repeating the call is no error. Raises AdmissionError.
-
-        Containers in `init` end before the others start.
-        """
-
-    def wants_pre_start(self, pod_uid: str, container: str) -> bool:
-        """Whether `pre_start` must be called before the container starts."""
-
-    async def pre_start(self, pod_uid: str, container: str) -> None:
-        """Announces the start of the container. Raises an error if it must not start."""
-
-    def amounts(self) -> Mapping[str, Amount]:
-        """The node's extended resources."""
-
-    def subscribe_to_amounts(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """Calls `notify` after changes of the amounts; returns a function that ends this."""
-
-    async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> Mapping[str, Sequence[PreparedDevice]]:
-        """Prepares the pod's claims; repeating the call is no error. Returns devices by claim UID. Raises an error with
-        the reason.
-        """
-
-    async def unprepare(self, pod_uid: str) -> None:
-        """Releases all devices of the pod; repeating the call is no error. Raises an error with the reason."""
-
-    def pods(self) -> Collection[str]:
-        """The UIDs of all pods that hold claims or devices of device plugins."""
-
-    def forget(self, pod_uid: str) -> None:
-        """Removes a pod that the API no longer has."""
-
-    def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
-        """Every `allocatedResourcesStatus` of the pod; empty ones are omitted."""
-
-    def subscribe(self, notify: Callable[[frozenset[str]], None]) -> Callable[[], None]:
-        """Calls `notify` with the UIDs of pods whose health changed; returns a function that ends this."""
 
 
 class PodDevices:

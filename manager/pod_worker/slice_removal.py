@@ -7,10 +7,10 @@ When a kubelet starts, no driver has registered, so it removes all slices of its
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
 from drahealth.fakes.cluster.api import SLICES, Api, ApiError
 from drahealth.fakes.waiting import Retry, cancel_and_wait
+from drahealth.manager.manager import DeviceManager
 from drahealth.proto.clock import Clock
 from drahealth.proto.quoting import one_line
 
@@ -21,20 +21,10 @@ _FIRST_RETRY, _LAST_RETRY = 1.0, 300.0  # seconds, doubling
 log = logging.getLogger(__name__)
 
 
-class Drivers(Protocol):
-    """The drivers of a node, as its device manager knows them."""
-
-    def connected(self, driver: str) -> bool:
-        """Whether an instance of the driver is registered and its connection is open."""
-
-    def subscribe_to_connections(self, notify: Callable[[str], None]) -> Callable[[], None]:
-        """Calls `notify(driver)` after changes of `connected(driver)`; returns a function that ends this."""
-
-
 class SliceRemoval:
     """Removes slices of the node `node_name`, from `start` to `stop`."""
 
-    def __init__(self, api: Api, drivers: Drivers, node_name: str, clock: Clock) -> None:
+    def __init__(self, api: Api, drivers: DeviceManager, node_name: str, clock: Clock) -> None:
         self._api = api
         self._drivers = drivers
         self._node_name = node_name

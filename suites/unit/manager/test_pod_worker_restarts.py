@@ -9,7 +9,7 @@ import pytest
 from drahealth.fakes.cluster.api import PODS
 from drahealth.fakes.cluster.runtime import SandboxConfig
 from drahealth.proto.values import Health
-from drahealth.suites.unit.fakes.pod_world import World, main, phase, running_world, shown, until
+from drahealth.suites.unit.manager.pod_world import World, main, phase, running_world, shown, until
 
 
 @pytest.fixture

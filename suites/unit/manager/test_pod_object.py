@@ -4,7 +4,7 @@ import pytest
 
 from drahealth.fakes.cluster.api import PODS, Kind, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.pod_worker.pod_object import PodObject
+from drahealth.manager.pod_worker.pod_object import PodObject
 from drahealth.proto.values import MESSAGE_GATE, STATUS_GATE
 
 MANIFEST = {

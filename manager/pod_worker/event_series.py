@@ -11,7 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from drahealth.fakes.cluster.pod_worker.health_events import PodEvent
+from drahealth.manager.pod_worker.status import PodEvent
 
 COMBINED = "(combined from similar events): "
 MAX_SIMILAR = 10

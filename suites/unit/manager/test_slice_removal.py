@@ -7,11 +7,12 @@ import pytest
 
 from drahealth.fakes.cluster.api import SLICES, ApiError, Kind
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.pod_worker.slice_removal import DELAY, SliceRemoval
+from drahealth.manager.manager import DeviceManager
+from drahealth.manager.pod_worker.slice_removal import DELAY, SliceRemoval
 from drahealth.suites.unit.manager.rig import StillClock, settle
 
 
-class Drivers:
+class Drivers(DeviceManager):
     """The connected drivers of a node, by hand."""
 
     def __init__(self) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.cluster.pod_worker.status import PodFacts, Waiting, pod_status
 from drahealth.fakes.cluster.runtime import Container, ContainerConfig, ContainerState, image_id
+from drahealth.manager.pod_worker.status import PodFacts, Waiting, pod_status
 from drahealth.proto.values import AllocatedResources, Health, ResourceHealth, ResourceStatus
 
 WALL = 1_700_000_000.0

@@ -9,12 +9,11 @@ import pytest
 
 from drahealth.fakes.cluster.api import EVENTS, NODES, PODS
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.pod_worker.lifecycle import PodLifecycle
-from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
 from drahealth.fakes.cluster.runtime import ContainerRuntime
+from drahealth.manager.pod_worker.worker import PodLifecycle, PodWorkers
 from drahealth.proto.values import Health
 from drahealth.suites.unit.endings import PATIENCE
-from drahealth.suites.unit.fakes.pod_world import Devices, World, main, phase, running_world, shown, until, waits_for
+from drahealth.suites.unit.manager.pod_world import Devices, World, main, phase, running_world, shown, until, waits_for
 
 CRASHES = ("sh", "-c", "exit 1")
 

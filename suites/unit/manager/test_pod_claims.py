@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.cluster.pod_worker.devices import (
+from drahealth.manager.pod_worker.devices import (
     ClaimsNotReadyError,
     allocated_claim,
     cdi_devices,

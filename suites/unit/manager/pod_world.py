@@ -8,8 +8,9 @@ from typing import Any
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import CLAIMS, PODS, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.pod_worker.worker import PodWorkers
 from drahealth.fakes.cluster.runtime import ContainerRuntime
+from drahealth.manager.manager import DeviceManager
+from drahealth.manager.pod_worker.worker import PodWorkers
 from drahealth.proto.values import (
     AllocatedClaim,
     AllocatedResources,
@@ -26,8 +27,8 @@ from drahealth.proto.values import (
 from drahealth.suites.unit.endings import PATIENCE
 
 
-class Devices:
-    """A device manager with one device a claim; `calls` in order, `trouble` is raised by the call of that name."""
+class Devices(DeviceManager):
+    """One without plugins and with one device a claim. `trouble` is raised by the call of that name."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -43,16 +44,16 @@ class Devices:
         self.notify_of_amounts: Callable[[], None] = lambda: None
         self.notify: Callable[[frozenset[str]], None] | None = None
 
-    async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> Mapping[str, Sequence[PreparedDevice]]:
+    async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> Mapping[str, tuple[PreparedDevice, ...]]:
         self._called("prepare")
         if self.hangs:
             await asyncio.Event().wait()
         self.held[pod_uid] = {claim.ref.uid for claim in claims}
         device = PreparedDevice(DeviceId("gpu.example.com", "node", "gpu-0"), cdi_ids=("example.com/gpu=gpu-0",))
-        return {claim.ref.uid: [device] for claim in claims}
+        return {claim.ref.uid: (device,) for claim in claims}
 
     async def allocate(
-        self, pod_uid: str, wanted: Mapping[str, Mapping[str, int]], init: Collection[str]
+        self, pod_uid: str, wanted: Mapping[str, Mapping[str, int]], init: Collection[str] = ()
     ) -> Mapping[str, Grant]:
         self._called("allocate")
         self.wanted = {name: dict(resources) for name, resources in wanted.items()}
@@ -76,8 +77,8 @@ class Devices:
         if not self.shared:
             self.held.pop(pod_uid, None)
 
-    def pods(self) -> Collection[str]:
-        return self.held.keys()
+    def pods(self) -> frozenset[str]:
+        return frozenset(self.held)
 
     def forget(self, pod_uid: str) -> None:
         self._called("forget")

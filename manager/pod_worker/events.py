@@ -5,9 +5,9 @@ import logging
 
 from drahealth.fakes.cluster.api import EVENTS, Api, ApiError, Object
 from drahealth.fakes.cluster.api_server.deletion import timestamp
-from drahealth.fakes.cluster.pod_worker.event_series import EventSeries, EventWrite
-from drahealth.fakes.cluster.pod_worker.health_events import PodEvent
 from drahealth.fakes.waiting import Retry
+from drahealth.manager.pod_worker.event_series import EventSeries, EventWrite
+from drahealth.manager.pod_worker.status import PodEvent
 from drahealth.proto.clock import Clock
 
 log = logging.getLogger(__name__)

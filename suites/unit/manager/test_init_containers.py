@@ -6,7 +6,7 @@ import pytest
 
 from drahealth.fakes.cluster.api import PODS, Object
 from drahealth.fakes.cluster.runtime import Container, ContainerState
-from drahealth.suites.unit.fakes.pod_world import World, main, phase, running_world, until, waits_for
+from drahealth.suites.unit.manager.pod_world import World, main, phase, running_world, until, waits_for
 
 CRASHES = ["sh", "-c", "exit 1"]
 FIRST: Object = {"name": "first", "image": "image"}

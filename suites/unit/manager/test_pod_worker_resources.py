@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from drahealth.fakes.cluster.api import NODES, Object
-from drahealth.fakes.cluster.pod_worker.worker import PERIOD
+from drahealth.manager.pod_worker.worker import PERIOD
 from drahealth.proto.values import AdmissionError, Amount
-from drahealth.suites.unit.fakes.pod_world import World, phase, running_world, until, waits_for
+from drahealth.suites.unit.manager.pod_world import World, phase, running_world, until, waits_for
 
 GPU = "example.com/gpu"
 LIMITS = {"resources": {"limits": {GPU: "2"}}}
