@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -64,6 +64,18 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
     "--sequential": ("abilities", "several-processes"),
 }
 """The flags that describe the driver, with their keys in a driver profile. A flag is after that of an outer key."""
+_VALUES: Mapping[str, Callable[[Any], Any]] = {
+    "--device-plugin": lambda _: "device-plugin",
+    "--env": lambda words: dict(map(_variable, words)),
+    "--api-server": lambda text: api_server_kind(text),
+    "--kubernetes": parse_version,
+    "--registry-dir": Path.absolute,
+    "--claim": lambda path: [path],
+    "--sandbox": lambda _: {},
+    "--private": lambda paths: list(map(str, paths)),
+    "--sequential": lambda _: False,
+}
+"""The values of these flags as the profile has them."""
 _SWITCHES = ("--device-plugin", "--sandbox", "--sequential")
 _OF_RUNNING = {"--kubeconfig": "kubeconfig", "--node-name": "node_name", "--cdi-dir": "cdi_dir"}
 """The flags that are only for a running driver, with the placeholder for others."""
@@ -73,25 +85,16 @@ _OF_STARTED = ("--env", "--driver-name", "--api-server", "--sandbox")
 def run_of(flags: Mapping[str, Any]) -> DriverRun:
     """The run of the flags of `drahealth check`, by the names of its parameters. Raises ConfigurationError."""
     values = {flag: flags.get(flag[2:].replace("-", "_")) for flag in FLAGS}
-    given = {flag: value for flag, value in values.items() if value and value != "memory"}  # that is the default
+    given = {flag: value for flag, value in values.items() if value and (flag, value) != ("--api-server", "memory")}
     command, socket = target_of(flags.get("command") or (), values["--registry-dir"])
     _check(given, command, socket)
-    given |= {"--device-plugin": "device-plugin"} if "--device-plugin" in given else {}
-    given |= {"--env": dict(_variable(one) for one in given["--env"])} if "--env" in given else {}
-    given |= {"--api-server": api_server_kind(given["--api-server"])} if "--api-server" in given else {}
-    given |= {"--kubernetes": parse_version(given["--kubernetes"])} if "--kubernetes" in given else {}
-    given |= {"--registry-dir": given["--registry-dir"].absolute()} if "--registry-dir" in given else {}
-    given |= {"--claim": [given["--claim"]]} if "--claim" in given else {}
-    given |= {"--sandbox": {}} if "--sandbox" in given else {}
-    given |= {"--private": list(map(str, given["--private"]))} if "--private" in given else {}
-    given |= {"--sequential": False} if "--sequential" in given else {}
     data: dict[str, Any] = {"driver": {"command": command} if command else {}}
     data["driver"] |= {"running": {"socket": socket}} if socket else {}
     for flag, value in given.items():
         section, (*outer, key) = data, FLAGS[flag]
         for name in outer:
             section = section.setdefault(name, {})
-        section[key] = value
+        section[key] = _VALUES[flag](value) if flag in _VALUES else value
     try:
         profile = profile_of(data)
     except FileError as error:

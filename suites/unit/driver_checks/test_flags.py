@@ -74,6 +74,12 @@ def test_claim_file_with_an_allocation_is_read(tmp_path: Path) -> None:
     assert [one["kind"] for one in run("true", claim=path).claim] == ["ResourceClaim"]
 
 
+def test_node_can_have_the_name_of_a_default() -> None:
+    running = run(registry_dir=Path("/"), node_name="memory", api_server="memory").profile.driver.running
+    assert running
+    assert running.node_name == "memory"
+
+
 def test_missing_socket_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no socket"):
         run(str(tmp_path / "reg.sock"))
