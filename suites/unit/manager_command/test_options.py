@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from drahealth.manager.profile import Gates
-from drahealth.manager.releases import PROFILES
+from drahealth.manager.releases import DEFAULT_VERSION, MINORS, NEWEST, PROFILES
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.manager_command.options import Options, gates_of
 from drahealth.suites.manager_command.program import make_server
@@ -17,9 +17,9 @@ from drahealth.suites.unit.suites.test_command import refused
 
 OFF = "ResourceHealthStatus=false,ResourceHealthStatusMessage=false"
 REAL = ("--api-server", "real")
-RELEASES = "1.37, 1.36, 1.35, 1.34"
+RELEASES = f"{', '.join(MINORS[::-1])}"
 NAMES = "a real API server rejects names that only the KEP has"
-MISMATCH = "does not match the API server of Kubernetes 1.37.1"
+MISMATCH = f"does not match the API server of Kubernetes {DEFAULT_VERSION}"
 THERE_ARE = "valid gates: ResourceHealthStatus, ResourceHealthStatusMessage"
 
 
@@ -41,15 +41,21 @@ def root() -> Iterator[Path]:
         (("--history", "/dev/null"), "--history /dev/null already exists; pass another file, or remove this file"),
         (("--history", "/none/h"), "cannot write /none/h: No such file or directory; choose another file"),
         (("--api-server", "etcd"), "--api-server must be one of memory, real, got 'etcd'"),
-        (("--kubernetes", "1.37.1"), "--kubernetes needs --api-server real; the API server in memory has no release"),
+        (
+            ("--kubernetes", DEFAULT_VERSION),
+            "--kubernetes needs --api-server real; the API server in memory has no release",
+        ),
         (
             (*REAL, "--kubernetes", "1.20.0"),
             f"drahealth does not support Kubernetes 1.20.0; choose a release of {RELEASES}",
         ),
-        ((*REAL, "--profile", "kep"), f"--profile kep needs --api-server memory: {NAMES}; pass --profile v1.37"),
+        (
+            (*REAL, "--profile", "kep"),
+            f"--profile kep needs --api-server memory: {NAMES}; pass --profile {NEWEST.name}",
+        ),
         (
             (*REAL, "--profile", "v1.36"),
-            f"--profile v1.36 {MISMATCH}; pass --profile v1.37, or --kubernetes with a release of 1.36",
+            f"--profile v1.36 {MISMATCH}; pass --profile {NEWEST.name}, or --kubernetes with a release of 1.36",
         ),
         (("--root-dir", "/."), "--root-dir must not be /, the root of the file system; pass a new directory"),
         (("--pods", "/dev/null"), "cannot write to folder /dev/null: File exists; choose another folder"),
@@ -101,7 +107,7 @@ def test_invalid_feature_gates_are_rejected(text: str) -> None:
         gates_of(text)
 
 
-@pytest.mark.parametrize(("version", "profile"), [(None, "v1.37"), ("1.35.4", "v1.35")])
+@pytest.mark.parametrize(("version", "profile"), [(None, NEWEST.name), ("1.35.4", "v1.35")])
 def test_a_real_api_server_has_the_profile_of_its_release(root: Path, version: str | None, profile: str) -> None:
     assert made(root, api_server="real", kubernetes=version).profile.name == profile
 

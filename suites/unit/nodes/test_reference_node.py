@@ -7,6 +7,7 @@ import pytest
 
 from drahealth.fakes import PODS, SLICES, FakeDevicePlugin, FakeDriver, KubeClient
 from drahealth.fakes.waiting import cancel_and_wait
+from drahealth.manager.releases import PROFILES
 from drahealth.proto import Health, ResourceHealth
 from drahealth.suites import ConfigurationError, Node, ReferenceNode
 from drahealth.suites.nodes.node import until_enough
@@ -41,7 +42,7 @@ async def test_all_statuses_of_a_pod_are_kept() -> None:
         ]
 
 
-@pytest.mark.parametrize("profile", ["kep", "v1.37", "v1.36", "v1.35", "v1.34"])
+@pytest.mark.parametrize("profile", PROFILES)
 async def test_every_profile_shows_the_devices_of_its_pods(profile: str) -> None:
     async with ReferenceNode(profile) as node, FakeDriver.for_node(node, ["gpu-0", "gpu-1"]) as driver:
         pod = await node.run_pod_with_device(driver, 2)

@@ -9,6 +9,7 @@ from drahealth.suites.run.options import Options
 from drahealth.suites.run.scenario import scenarios
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
+from drahealth.suites.targets.versions import NEWEST
 
 RESULTS = json.loads((Path(__file__).parents[3] / "docs" / "reference" / "results.json").read_text())
 
@@ -27,10 +28,10 @@ def test_the_scenarios_that_are_not_applicable_are_those_of_the_published_result
 def test_devices_have_no_taints_before_kubernetes_1_36(target: str) -> None:
     lacking = [
         release
-        for release in ("1.37.1", "1.36.3", "1.35.4", "1.34.4")
+        for release in NEWEST.values()
         if Capability.TAINT_DEVICES in Options.make({"target": target, "kubernetes": release}).missing
     ]
-    assert lacking == ["1.35.4", "1.34.4"]
+    assert lacking == [NEWEST["1.35"], NEWEST["1.34"]]
 
 
 def test_every_capability_has_a_meaning_of_one_line() -> None:

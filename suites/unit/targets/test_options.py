@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from drahealth.manager.profile import KEP
-from drahealth.manager.releases import NEWEST, PROFILES
+from drahealth.manager.releases import DEFAULT_VERSION, MINORS, NEWEST, PROFILES
 from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.run.options import Options
+from drahealth.suites.targets.kind import program
 from drahealth.suites.targets.kind.options import KindOptions
 from drahealth.suites.targets.kind.target import KindConfiguration
 from drahealth.suites.targets.kubelet.target import KubeletConfiguration
@@ -18,28 +19,30 @@ from drahealth.suites.targets.reference.target import ReferenceConfiguration
 KIND = "--target kind"
 ACCEPTED = {
     "--target reference": ReferenceConfiguration(KEP),
-    "--target reference --profile v1.37": ReferenceConfiguration(NEWEST),
-    "--target reference --profile v1.37 --driver process": ReferenceConfiguration(NEWEST, "process"),
+    f"--target reference --profile {NEWEST.name}": ReferenceConfiguration(NEWEST),
+    f"--target reference --profile {NEWEST.name} --driver process": ReferenceConfiguration(NEWEST, "process"),
     "--target reference --api-server real --kubernetes 1.36.3": ReferenceConfiguration(
         api_server="real", kubernetes="1.36.3"
     ),
     "--target reference --profile v1.34 --api-server real --kubernetes 1.34.4": ReferenceConfiguration(
         PROFILES["v1.34"], api_server="real", kubernetes="1.34.4"
     ),
-    "--target kubelet --kubernetes 1.37.1": KubeletConfiguration(NEWEST),
-    "--target kubelet --kubernetes 1.37.0 --driver process": KubeletConfiguration(NEWEST, "1.37.0", "process"),
-    KIND: KindConfiguration(NEWEST, "1.37.0"),
-    f"{KIND} --nodes 3 --name x --keep failed": KindConfiguration(
-        NEWEST, "1.37.0", KindOptions(nodes=3, name="x", keep="failed")
+    f"--target kubelet --kubernetes {DEFAULT_VERSION}": KubeletConfiguration(NEWEST),
+    f"--target kubelet --kubernetes {NEWEST.release}.0 --driver process": KubeletConfiguration(
+        NEWEST, f"{NEWEST.release}.0", "process"
     ),
-    f"{KIND} --kubernetes 1.37.1 --image me/node:1": KindConfiguration(
-        NEWEST, "1.37.1", KindOptions(exact=True, node_image="me/node:1")
+    KIND: KindConfiguration(NEWEST, program.DEFAULT),
+    f"{KIND} --nodes 3 --name x --keep failed": KindConfiguration(
+        NEWEST, program.DEFAULT, KindOptions(nodes=3, name="x", keep="failed")
+    ),
+    f"{KIND} --kubernetes {DEFAULT_VERSION} --image me/node:1": KindConfiguration(
+        NEWEST, DEFAULT_VERSION, KindOptions(exact=True, node_image="me/node:1")
     ),
     f"{KIND} --kind-config /dev/null --driver-base me/python:3": KindConfiguration(
-        NEWEST, "1.37.0", KindOptions(config=Path("/dev/null"), driver_base="me/python:3")
+        NEWEST, program.DEFAULT, KindOptions(config=Path("/dev/null"), driver_base="me/python:3")
     ),
     f"{KIND} --reuse mine --driver-image me/fakes:1": KindConfiguration(
-        NEWEST, "1.37.0", KindOptions(reuse="mine", driver_image="me/fakes:1")
+        NEWEST, program.DEFAULT, KindOptions(reuse="mine", driver_image="me/fakes:1")
     ),
 }
 
@@ -77,15 +80,17 @@ def test_default_target_is_the_reference_with_the_kep_profile() -> None:
 
 
 def test_a_real_kubelet_has_the_profile_of_its_release() -> None:
-    assert made("--target kubelet --kubernetes v1.37.0").configuration == KubeletConfiguration(NEWEST, "1.37.0")
+    assert made("--target kubelet --kubernetes v1.37.0").configuration == KubeletConfiguration(
+        NEWEST, f"{NEWEST.release}.0"
+    )
 
 
 @pytest.mark.parametrize(
     ("flags", "health_api"),
     [
-        ("--target reference --profile v1.37 --health-api v1alpha1.DRAResourceHealth", V1ALPHA1),
+        (f"--target reference --profile {NEWEST.name} --health-api v1alpha1.DRAResourceHealth", V1ALPHA1),
         ("--target reference --health-api v1alpha1.NodeHealth/WatchDevicesStatus", NODE_HEALTH_DRAFT),
-        ("--target kubelet --kubernetes 1.37.1 --health-api v1.DRAResourceHealth", V1),
+        (f"--target kubelet --kubernetes {DEFAULT_VERSION} --health-api v1.DRAResourceHealth", V1),
     ],
 )
 def test_the_drivers_may_have_a_single_health_api(flags: str, health_api: object) -> None:
@@ -102,12 +107,12 @@ def test_the_short_name_of_node_health_is_its_newest_method() -> None:
     [
         ("--target reference", True, (None, V1ALPHA1, NODE_HEALTH, NODE_HEALTH_DRAFT)),
         ("--target reference", False, (None,)),
-        ("--target reference --profile v1.37", True, (None, V1ALPHA1)),
+        (f"--target reference --profile {NEWEST.name}", True, (None, V1ALPHA1)),
         ("--target reference --profile v1.36", True, (None,)),
         ("--target reference --health-api v1.DRAResourceHealth", True, (V1,)),
         ("--target reference --health-api all", False, (V1, V1ALPHA1, NODE_HEALTH, NODE_HEALTH_DRAFT)),
-        ("--target kubelet --kubernetes 1.37.1", True, (None,)),
-        ("--target kubelet --kubernetes 1.37.1 --health-api all", True, (V1, V1ALPHA1)),
+        (f"--target kubelet --kubernetes {DEFAULT_VERSION}", True, (None,)),
+        (f"--target kubelet --kubernetes {DEFAULT_VERSION} --health-api all", True, (V1, V1ALPHA1)),
     ],
 )
 def test_options_select_the_health_apis_of_a_scenario(flags: str, basic: bool, played: tuple[object, ...]) -> None:
@@ -115,10 +120,10 @@ def test_options_select_the_health_apis_of_a_scenario(flags: str, basic: bool, p
 
 
 def test_all_health_apis_are_a_flag_of_the_run() -> None:
-    options = made("--target kubelet --kubernetes 1.37.1 --health-api all")
+    options = made(f"--target kubelet --kubernetes {DEFAULT_VERSION} --health-api all")
     assert (options.flags, options.about) == (
-        "--target kubelet --kubernetes 1.37.1 --health-api all",
-        "a real kubelet, Kubernetes 1.37.1, each health API in turn",
+        f"--target kubelet --kubernetes {DEFAULT_VERSION} --health-api all",
+        f"a real kubelet, Kubernetes {DEFAULT_VERSION}, each health API in turn",
     )
 
 
@@ -129,21 +134,24 @@ def test_all_health_apis_are_a_flag_of_the_run() -> None:
         ("--profile v9", ("--profile", ", ".join(PROFILES))),
         ("--driver pod", ("--driver", "inline, process")),
         ("--health-api v1.NodeHealth", ("--health-api", "v1.DRAResourceHealth, v1alpha1.DRAResourceHealth")),
-        ("--profile v1.37 --health-api v1alpha1.NodeHealth/WatchResources", ("profile v1.37", "v1.DRAResourceHealth")),
+        (
+            f"--profile {NEWEST.name} --health-api v1alpha1.NodeHealth/WatchResources",
+            (f"profile {NEWEST.name}", "v1.DRAResourceHealth"),
+        ),
         (
             "--target kubelet --kubernetes 1.36.3 --health-api v1.DRAResourceHealth",
             ("Kubernetes 1.36.3", "choose one of v1alpha1.DRAResourceHealth"),
         ),
-        ("--kubernetes 1.37.1", ("--kubernetes", "--target kubelet or kind")),
+        (f"--kubernetes {DEFAULT_VERSION}", ("--kubernetes", "--target kubelet or kind")),
         ("--target kubelet --profile kep", ("--profile", "--target reference")),
         ("--api-server etcd", ("--api-server", "memory, real")),
         ("--target kubelet --api-server real", ("--api-server", "--target reference")),
-        ("--api-server real --profile v1.34", ("--kubernetes 1.37.1", "--profile v1.37 or kep")),
+        ("--api-server real --profile v1.34", (f"--kubernetes {DEFAULT_VERSION}", f"--profile {NEWEST.name} or kep")),
         ("--api-server real --kubernetes 1.35.4", ("1.35.4", "--profile v1.35")),
         ("--nodes 2", ("--nodes", "--target kind")),
         (f"{KIND} --driver process", ("--driver", "--target reference or kubelet")),
-        ("--target kubelet --kubernetes 1.20.0", ("1.20.0", "1.37, 1.36, 1.35, 1.34")),
-        (f"{KIND} --kubernetes latest", ("'latest'", "1.37.1")),
+        ("--target kubelet --kubernetes 1.20.0", ("1.20.0", f"{', '.join(MINORS[::-1])}")),
+        (f"{KIND} --kubernetes latest", ("'latest'", DEFAULT_VERSION)),
         (f"{KIND} --nodes 0", ("--nodes", "from 1 to 20")),
         (f"{KIND} --nodes two", ("--nodes", "from 1 to 20")),
         (f"{KIND} --keep me", ("--keep", "never, failed, always")),
@@ -167,15 +175,15 @@ def test_as_options_of_pytest_the_names_have_a_prefix() -> None:
 @pytest.mark.parametrize(
     ("flags", "about"),
     [
-        ("--profile v1.37", "the reference, profile v1.37"),
+        (f"--profile {NEWEST.name}", f"the reference, profile {NEWEST.name}"),
         ("--driver process", "the reference, profile kep, the fake driver in a process of its own"),
-        ("--target kubelet --kubernetes 1.37.0", "a real kubelet, Kubernetes 1.37.0"),
+        (f"--target kubelet --kubernetes {NEWEST.release}.0", f"a real kubelet, Kubernetes {NEWEST.release}.0"),
         (
             "--health-api v1alpha1.NodeHealth/WatchDevicesStatus",
             "the reference, profile kep, health over v1alpha1.NodeHealth/WatchDevicesStatus",
         ),
-        (f"{KIND} --kubernetes 1.37.1", "a kind cluster, Kubernetes 1.37.1"),
-        (f"{KIND} --reuse mine", "the kind cluster mine, Kubernetes 1.37"),
+        (f"{KIND} --kubernetes {DEFAULT_VERSION}", f"a kind cluster, Kubernetes {DEFAULT_VERSION}"),
+        (f"{KIND} --reuse mine", f"the kind cluster mine, Kubernetes {NEWEST.release}"),
     ],
 )
 def test_a_run_is_described_in_a_few_words(flags: str, about: str) -> None:
