@@ -136,7 +136,7 @@ class Options:
 
 
 _MADE: pytest.StashKey[Options] = pytest.StashKey()
-_LISTED = "docs/known-issues.md"
+_LISTED = "docs/reference/known-issues.md"
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def test_issues_that_the_kubelet_has_fixed_are_in_the_flags(target: str) -> None
 
 
 def test_an_unknown_fixed_issue_is_rejected_with_similar_ones() -> None:
-    with pytest.raises(ConfigurationError, match=r"--fixed: 'XID-9' is no known issue; docs/known-issues.md"):
+    with pytest.raises(ConfigurationError, match=r"--fixed: 'XID-9' is no known issue; docs/reference/known-issues.md"):
         Options.make({"target": "kubelet", "fixed": "B-29,XID-9"})
 
 
