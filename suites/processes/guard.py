@@ -26,9 +26,9 @@ The signal of the kernel at a parent's death (prctl(2), PR_SET_PDEATHSIG) would 
 module imports only what is fast.
 """
 
+import _signal as signal  # type: ignore[import-not-found]  # `signal` imports `enum`, which takes longer than all else
 import os
 import select
-import signal
 import sys
 
 _SET_CHILD_SUBREAPER = 36
