@@ -171,12 +171,16 @@ def write_report(
     `report` runs nothing, and copies the verdicts of the results. To judge evidence again, use `judge` or `verify`.
     Exit codes: 0 written, 2 wrong usage or an invalid file.
     """
-    from drahealth.suites.commands import check_run
-
     if schema:
-        typer.echo(check_run.schema_text())
+        from json import dumps
+
+        from drahealth.suites.report.document import report_schema
+
+        typer.echo(dumps(report_schema(), indent=1))
         return
-    check_run.write_files(results or (), check_run.Wanted(html, summary, badge))
+    from drahealth.suites.commands.check_run import write_files
+
+    write_files(results or (), html=html, summary=summary, badge_file=badge)
 
 
 @app.command("selftest")

@@ -1,6 +1,5 @@
 """`drahealth check`, `judge` and `report`: a profile from flags, run or read, judge, and write."""
 
-import json
 import os
 import shutil
 import stat
@@ -35,12 +34,12 @@ from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.output_paths import check_output_file
 from drahealth.suites.report.badge import badge
 from drahealth.suites.report.check_report import check_report
-from drahealth.suites.report.document import CheckReport, RunReport, report_schema, to_json
+from drahealth.suites.report.document import CheckReport, to_json
 from drahealth.suites.report.junit import to_junit
 from drahealth.suites.report.markdown import pull_request_text
 from drahealth.suites.report.page import page, page_of
 from drahealth.suites.report.page_view import NOT_JUDGED_AGAIN
-from drahealth.suites.report.result_files import Files, read_files
+from drahealth.suites.report.result_files import read_files
 from drahealth.suites.report.text import annotations, show
 from drahealth.suites.targets.option import choice
 from drahealth.suites.targets.options import ApiServerKind
@@ -239,65 +238,35 @@ MOST = 8
 """The most results side by side: more columns are not readable."""
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The files to write."""
-
-    html: str | None = None
-    summary: str | None = None
-    badge: str | None = None
-
-    def check(self) -> None:
-        """Raises ConfigurationError for no file, or an unwritable one."""
-        if not (self.html or self.summary or self.badge):
-            raise ConfigurationError("there is nothing to write", "pass --html FILE, --summary FILE or --badge FILE")
-        for name in (self.html, self.summary, self.badge):
-            check_output_file(name)
-
-
-def write_files(paths: Sequence[Path], wanted: Wanted) -> None:
+def write_files(
+    paths: Sequence[Path], *, html: str | None = None, summary: str | None = None, badge_file: str | None = None
+) -> None:
     """Reads the results, and writes the files. Raises ConfigurationError."""
     if not paths:
         raise ConfigurationError(
             "missing argument RESULT", "pass files of `--report` or `--evidence`, or directories of certificates"
         )
-    wanted.check()
+    if not (html or summary or badge_file):
+        raise ConfigurationError("there is nothing to write", "pass --html FILE, --summary FILE or --badge FILE")
+    for name in (html, summary, badge_file):
+        check_output_file(name)
     files = read_files(paths)
-    results = files.columns()
-    if len(results) > MOST:
-        raise ConfigurationError(f"at most {MOST} results fit side by side, got {len(results)}", "pass fewer files")
-    texts = dict[str, str]()
-    if wanted.summary:
-        texts[wanted.summary] = pull_request_text(_only_report(files))
-    if wanted.badge:
-        texts[wanted.badge] = badge(_only_check(files))
-    for name, text in texts.items():
-        Path(name).write_text(text, encoding="utf-8")
-    if wanted.html:
-        Path(wanted.html).write_text(page_of(results), encoding="utf-8")
+    columns, reports = files.columns(), list(files.reports.values())
+    if len(columns) > MOST:
+        raise ConfigurationError(f"at most {MOST} results fit side by side, got {len(columns)}", "pass fewer files")
+    for option, file in (("--summary", summary), ("--badge", badge_file)):
+        if file and len(reports) != 1:
+            raise ConfigurationError(f"{option} needs exactly one report, got {len(reports)}", "use --html for several")
+    if summary:
+        Path(summary).write_text(pull_request_text(reports[0]), encoding="utf-8")
+    if badge_file:
+        Path(badge_file).write_text(badge(reports[0]), encoding="utf-8")
+    if html:
+        Path(html).write_text(page_of(columns), encoding="utf-8")
     for name, one in files.reports.items():
         if isinstance(one, CheckReport):
             line = f"{name}: verdicts {NOT_JUDGED_AGAIN}"
             standard_output().print(line, soft_wrap=True, markup=False, highlight=False)
-
-
-def _only_report(files: Files) -> RunReport | CheckReport:
-    if len(files.reports) == 1:
-        return next(iter(files.reports.values()))
-    raise ConfigurationError(f"--summary needs exactly one report, got {len(files.reports)}", "use --html for several")
-
-
-def _only_check(files: Files) -> CheckReport:
-    if len(files.reports) == 1 and isinstance(report := next(iter(files.reports.values())), CheckReport):
-        return report
-    raise ConfigurationError(
-        "--badge needs exactly one report of `drahealth check` or `certify`", "use --html, or --summary for a run"
-    )
-
-
-def schema_text() -> str:
-    """The JSON Schema of reports."""
-    return json.dumps(report_schema(), indent=1)
 
 
 # `drahealth check` and `drahealth judge`: run or read, judge, show, write the reports.

@@ -1,7 +1,7 @@
-"""The badge: a small SVG picture with the verdict on a driver. Pure."""
+"""The badge: a small SVG picture with the verdict of a report. Pure."""
 
 from drahealth.proto.quoting import one_line
-from drahealth.suites.report.document import CheckReport
+from drahealth.suites.report.document import CheckReport, RunReport
 from drahealth.suites.report.page import render
 
 COLORS = {"good": "#116329", "bad": "#a40e26", "open": "#57606a"}
@@ -14,10 +14,10 @@ _WIDTH = 7
 """Pixels of a character."""
 
 
-def badge(report: CheckReport) -> str:
-    """The badge of a run: green only if it is complete and the driver meets all MUSTs of its level."""
+def badge(report: RunReport | CheckReport) -> str:
+    """The badge: green only for a complete run whose subject meets all MUSTs; of a check, those of its level."""
     label, verdict = report.program, report.verdict
-    if report.certificate:
+    if isinstance(report, CheckReport) and report.certificate:
         verdict = "certified" if report.certificate.certified else "not certified"
     verdict = one_line(verdict, _LIMIT)
     left, right = (_WIDTH * len(text) + 10 for text in (label, verdict))

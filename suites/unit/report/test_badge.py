@@ -122,3 +122,8 @@ def test_text_of_a_run_lists_failed_scenarios_and_known_issues() -> None:
 def test_text_of_a_long_run_has_under_40_lines() -> None:
     text = pull_request_text(scenario_run(*(replace(BROKEN, name=f"b{n}") for n in range(200))))
     assert (len(text.splitlines()) < 40, "and 180 more" in text) == (True, True)
+
+
+def test_badge_of_a_run_with_an_untested_must_is_not_green() -> None:
+    found = badge(scenario_run(MET))
+    assert ("drahealth run: passed, " in found, COLORS["open"] in found) == (True, True)
