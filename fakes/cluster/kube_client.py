@@ -196,7 +196,7 @@ async def access_of(path: Path, context: str | None = None) -> Access:
     """The access that a kubeconfig gives. ValueError if it cannot be read."""
     if context is None and (found := static_access(path)):
         return found
-    from drahealth.fakes.cluster.kubeconfig import access
+    from drahealth.fakes.cluster.kube_connection import access
 
     return await access(path, context)
 

@@ -12,8 +12,7 @@ import pytest
 
 from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, Api, ApiError
 from drahealth.fakes.cluster.kube_client import KubeClient
-from drahealth.fakes.cluster.kube_connection import KubeConnection
-from drahealth.fakes.cluster.kubeconfig import access
+from drahealth.fakes.cluster.kube_connection import KubeConnection, access
 from drahealth.manager.profile import Gates
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.api_servers.server import port_in

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.api import PODS, ApiError, ControlPlaneApi, Object
-from drahealth.fakes.cluster.exec_stream import execute
 from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.cluster.kube_connection import execute
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
 from drahealth.fakes.control.remote import RemoteHost
 from drahealth.manager.profile import Profile

@@ -8,8 +8,8 @@ from importlib import metadata
 from typing import Any
 
 from drahealth.fakes.cluster.api import EVENTS, NAMESPACES, PODS, Api, ApiError, Kind, Object
-from drahealth.fakes.cluster.exec_stream import ExecStream
 from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.cluster.kube_connection import ExecStream
 from drahealth.fakes.control.remote import Connect, RemoteHost
 from drahealth.fakes.control.wire import LINE_LIMIT, Writer
 from drahealth.fakes.waiting import poll

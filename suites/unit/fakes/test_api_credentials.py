@@ -19,7 +19,7 @@ from drahealth.fakes.cluster.api_server.http import Credentials, HttpApi
 from drahealth.fakes.cluster.api_server.served_kinds import KindRegistry
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.kube_client import KubeClient
-from drahealth.fakes.cluster.kubeconfig import access
+from drahealth.fakes.cluster.kube_connection import access
 
 PATHS = [
     *documents(KindRegistry(), "localhost"),

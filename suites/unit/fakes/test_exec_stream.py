@@ -6,8 +6,7 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.cluster.exec_stream import ExecStream, execute
-from drahealth.fakes.cluster.kube_connection import KubeConnection
+from drahealth.fakes.cluster.kube_connection import ExecStream, KubeConnection, execute
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.expected_errors import api_error
 from drahealth.suites.unit.fakes.exec_server import FAILURE, SUCCESS, server_that

@@ -13,8 +13,7 @@ from ruamel.yaml import YAML
 
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, SLICES, ApiError, Kind, Object
 from drahealth.fakes.cluster.cri import CriServer
-from drahealth.fakes.cluster.kube_connection import KubeConnection
-from drahealth.fakes.cluster.kubeconfig import access
+from drahealth.fakes.cluster.kube_connection import KubeConnection, access
 from drahealth.fakes.cluster.runtime import ContainerRuntime
 from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.suites.targets.kubelet.binaries import ensure as binaries
