@@ -79,6 +79,12 @@ class WatchEvent:
     object: Object
 
 
+APPLY = "application/apply-patch+yaml"
+"""The content type of apply patches (module `apply_patches`)."""
+STRATEGIC = "application/strategic-merge-patch+json"
+"""The content type of strategic merge patches."""
+
+
 class Api(Protocol):
     """Interface of a client of an API server: get, list, watch, create, patch, delete.
 

@@ -4,12 +4,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.access import Access, in_cluster, static_access
-from drahealth.fakes.cluster.api import NODES, PODS, ApiError, Kind, Object, Snapshot, WatchEvent
-from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.cluster.api_server.metadata_validation import is_name
-from drahealth.fakes.cluster.api_server.patches import APPLY, STRATEGIC
-from drahealth.fakes.cluster.api_server.strategies import check_shape, checked_namespace, namespace_of
+from drahealth.fakes.cluster.api import APPLY, NODES, PODS, STRATEGIC, ApiError, Kind, Object, Snapshot, WatchEvent
+from drahealth.fakes.cluster.object_rules import check_shape, checked_namespace, is_name, namespace_of
 from drahealth.fakes.cluster.pods import resized
 from drahealth.fakes.program.errors import CommandError
 

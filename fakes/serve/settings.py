@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from drahealth.fakes.cluster.api_server.metadata_validation import is_name
+from drahealth.fakes.cluster.object_rules import is_name
 from drahealth.fakes.control.fake_options import DriverOptions, PluginOptions, check_instance
 from drahealth.fakes.control.socket_path import default_path
 from drahealth.fakes.faults import catalogue as faults

@@ -23,7 +23,7 @@ from drahealth.fakes.cluster.api import (
     Kind,
     Object,
 )
-from drahealth.fakes.cluster.api_server.metadata_validation import is_name
+from drahealth.fakes.cluster.object_rules import is_name
 from drahealth.fakes.program.user_files import Document, FileError, documents, read
 from drahealth.proto.quoting import one_line, quoted
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from drahealth.fakes.cluster.api_server.metadata_validation import is_name
+from drahealth.fakes.cluster.object_rules import is_name
 from drahealth.manager.profile import KEP, Gates, Profile
 from drahealth.manager.releases import DEFAULT_VERSION, PROFILES
 from drahealth.proto.sockets import PATH_LIMIT

@@ -8,8 +8,8 @@ from typing import Any
 
 from aiohttp import web
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import ApiError, Object
-from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.tables import Column
 
 # The forms of an answer: the object itself, its metadata alone, or a table. The header Accept selects the form.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import (
     CLAIM_TEMPLATES,
     CLAIMS,
@@ -19,7 +20,6 @@ from drahealth.fakes.cluster.api import (
     Object,
     is_of_kubernetes,
 )
-from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.patches import ATOMIC, Change, Lists, merged_lists
 from drahealth.fakes.cluster.api_server.strategies import ADMITTED_POD_SPEC, with_defaults
 

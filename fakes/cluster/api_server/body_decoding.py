@@ -14,8 +14,8 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import Kind, Object
-from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.pod_statuses import FIELD
 from drahealth.proto.kubernetes import (
     apps_v1_pb2,

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import NAMESPACES, PODS, Kind, Object
-from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.cluster.api_server.refusals import FieldError
 from drahealth.fakes.cluster.pods import is_terminal
+from drahealth.fakes.cluster.refusals import FieldError
 
 # The options of delete requests: read and checked as a real API server does. Pure.
 #

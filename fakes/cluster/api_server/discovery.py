@@ -9,11 +9,11 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import BINDINGS, EVICTIONS, NAMESPACES, PODS, Kind, Object
-from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.body_decoding import MESSAGES, fields_of_message, is_map
-from drahealth.fakes.cluster.api_server.refusals import FieldError
 from drahealth.fakes.cluster.api_server.served_kinds import KindRegistry
+from drahealth.fakes.cluster.refusals import FieldError
 
 # Reviews: a client asks who it is, and what it or another user can do. Every user can do everything. Pure.
 #

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import Kind, Object, is_of_kubernetes
-from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.cluster.api_server.refusals import FieldError
 from drahealth.fakes.cluster.api_server.storage import Change
+from drahealth.fakes.cluster.refusals import FieldError
 
 # The options of lists and watches, read and checked as a real API server does. Pure.
 #

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, NODES, PODS, REPLICA_SETS, Kind, Object
-from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster import refusals
+from drahealth.fakes.cluster.api import APPLY, CLAIMS, NAMESPACES, NODES, PODS, REPLICA_SETS, STRATEGIC, Kind, Object
 from drahealth.fakes.cluster.api_server.storage import copied
 
 # The lists that patches merge by the keys of their elements, as data; other lists are replaced as a whole.
@@ -318,10 +318,6 @@ def _equal(one: Any, other: Any) -> bool:
 
 # Patches of objects: their content types, and the change that each asks for. Pure functions.
 
-APPLY = "application/apply-patch+yaml"
-"""The content type of apply patches (module `apply_patches`)."""
-STRATEGIC = "application/strategic-merge-patch+json"
-"""The content type of strategic merge patches."""
 MERGE = "application/merge-patch+json"
 """The content type of JSON merge patches."""
 JSON_PATCH = "application/json-patch+json"

@@ -2,18 +2,18 @@
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import Kind, Object
-from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.cluster.api_server.metadata_validation import (
+from drahealth.fakes.cluster.object_rules import (
     label_key_errors,
     label_name_errors,
     label_value_errors,
     subdomain_errors,
 )
-from drahealth.fakes.cluster.api_server.quantities import parse_quantity
-from drahealth.fakes.cluster.api_server.refusals import FieldError
+from drahealth.fakes.cluster.refusals import FieldError
 from drahealth.proto.values import is_extended_resource
 
 # Validates the claim names of a Pod: each container uses claims that the Pod declares, each once.
@@ -398,3 +398,25 @@ def _toleration_errors(tolerations: Sequence[Object], at: str) -> Iterator[Field
             yield refusals.invalid_value(f"{here}.operator", value, why)
         yield from enum_error(one, "operator", _OPERATORS, here)
         yield from enum_error(one, "effect", _EFFECTS, here)
+
+
+# Amounts of resources in the form of Kubernetes, such as 500m or 2Gi. Pure.
+#
+# Source: k8s.io/apimachinery, `pkg/api/resource`.
+
+
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+def parse_quantity(text: str) -> Decimal:
+    """The value of a quantity. Raises ValueError for another text."""
+    if (match := _QUANTITY.fullmatch(text)) is None:
+        raise ValueError(f"{text!r:.80} is not a quantity")
+    number, exponent, suffix = match[1], match[2], match[3]
+    if exponent:
+        return Decimal(number).scaleb(max(min(int(exponent[1:]), 100), -100))
+    if suffix in _BINARY:
+        return Decimal(number) * Decimal(1024) ** (_BINARY.index(suffix) + 1)
+    return Decimal(number).scaleb(_DECIMAL.get(suffix, 0))

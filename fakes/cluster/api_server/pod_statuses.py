@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import PODS, Object
-from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.cluster.api_server.refusals import FieldError
+from drahealth.fakes.cluster.refusals import FieldError
 from drahealth.proto.values import MESSAGE_GATE, MESSAGE_LIMIT, STATUS_GATE, Health
 
 # The rules of an API server for `allocatedResourcesStatus`, and the effect of the feature gates on a pod.

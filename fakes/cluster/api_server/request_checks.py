@@ -7,7 +7,7 @@ JSON, as in a real API server: the official client for Python sends none.
 
 from collections.abc import Mapping
 
-from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.program.private_files import BearerToken
 
 MEDIA_TYPES = frozenset(

@@ -11,8 +11,8 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from drahealth.fakes.cluster.api import ApiError, Kind, Object
-from drahealth.fakes.cluster.api_server import refusals
+from drahealth.fakes.cluster import refusals
+from drahealth.fakes.cluster.api import APPLY, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.answers import json_answer
 from drahealth.fakes.cluster.api_server.apply_patches import ApplyOptions, Writer, apply_change
 from drahealth.fakes.cluster.api_server.body_decoding import (
@@ -23,7 +23,6 @@ from drahealth.fakes.cluster.api_server.body_decoding import (
     unknown_fields,
 )
 from drahealth.fakes.cluster.api_server.patches import (
-    APPLY,
     JSON_PATCH,
     MERGE,
     Change,
@@ -32,7 +31,7 @@ from drahealth.fakes.cluster.api_server.patches import (
     patch_change,
     read_operations,
 )
-from drahealth.fakes.cluster.api_server.refusals import FieldError
+from drahealth.fakes.cluster.refusals import FieldError
 
 # Log lines about requests that the API server cannot read. Clients retry forever, so each cause is logged once.
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import (
     BUDGETS,
     CLAIM_TEMPLATES,
@@ -24,7 +25,6 @@ from drahealth.fakes.cluster.api import (
     is_of_kubernetes,
     plural_of,
 )
-from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.hints import near
 
 Convert = Callable[[Any], Any]

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import (
     BUDGETS,
     CRDS,
@@ -19,6 +20,7 @@ from drahealth.fakes.cluster.api import (
     NAMESPACES,
     PODS,
     REPLICA_SETS,
+    STRATEGIC,
     ApiError,
     Kind,
     Object,
@@ -26,7 +28,7 @@ from drahealth.fakes.cluster.api import (
     WatchEvent,
     custom_kinds,
 )
-from drahealth.fakes.cluster.api_server import deletion, refusals, strategies
+from drahealth.fakes.cluster.api_server import deletion, strategies
 from drahealth.fakes.cluster.api_server import deletion as collection
 from drahealth.fakes.cluster.api_server.apply_patches import (
     ApplyOptions,
@@ -35,15 +37,15 @@ from drahealth.fakes.cluster.api_server.apply_patches import (
     apply_patch,
     updated_entries,
 )
-from drahealth.fakes.cluster.api_server.bindings import bound
 from drahealth.fakes.cluster.api_server.deletion import DeleteOptions, Deletion
-from drahealth.fakes.cluster.api_server.disruption_budgets import budget_status, check_eviction
 from drahealth.fakes.cluster.api_server.lists import ListOptions, Matches, Page, Selector, everything, page_of, selected
-from drahealth.fakes.cluster.api_server.patches import STRATEGIC, Change, merged_lists, patch_change
+from drahealth.fakes.cluster.api_server.patches import Change, merged_lists, patch_change
+from drahealth.fakes.cluster.api_server.pod_requests import bound, budget_status, check_eviction
 from drahealth.fakes.cluster.api_server.pod_statuses import KEP_RULES, FieldRules, HealthFields, validate_status
 from drahealth.fakes.cluster.api_server.served_kinds import KindRegistry
 from drahealth.fakes.cluster.api_server.storage import ObjectFiles, Storage, copied, fast_copy, key_of
 from drahealth.fakes.cluster.api_server.strategies import changed_part
+from drahealth.fakes.cluster.object_rules import check_shape, checked_namespace, namespace_of
 from drahealth.fakes.cluster.pods import resized, with_condition
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe, StatusWritten, ignore
@@ -131,7 +133,7 @@ class ApiServer:
         """Creates and returns the stored object; 404 for an unknown namespace, 409 AlreadyExists, 422 Invalid."""
         self._check_ready()
         new = strategies.created(kind, copied(obj), self._server_fields())
-        namespace, name = strategies.namespace_of(kind, new), new["metadata"]["name"]
+        namespace, name = namespace_of(kind, new), new["metadata"]["name"]
         if namespace is not None:
             self._check_open(kind, namespace, name)
         if self._storage.get(kind, (namespace or "", name)) is not None:
@@ -209,7 +211,7 @@ class ApiServer:
         self._check_ready()
         old = self._stored(kind, name, namespace)
         new = change(copied(old))
-        strategies.check_shape(kind, new)
+        check_shape(kind, new)
         if (uid := new["metadata"].get("uid", old["metadata"]["uid"])) != old["metadata"]["uid"]:
             raise refusals.invalid(kind, name, [refusals.invalid_value("metadata.uid", uid, "field is immutable")])
         if new["metadata"].get("name") != name:
@@ -236,11 +238,11 @@ class ApiServer:
         from drahealth.fakes.cluster.api_server.body_decoding import typed  # only here: it loads all messages
 
         patch = {**obj, "apiVersion": kind.api_version, "kind": kind.kind}
-        strategies.check_shape(kind, patch)
+        check_shape(kind, patch)
         apply = apply_change(kind, patch, ApplyOptions(manager, False, self.time()))
         typed(kind, patch)
         change: Change = lambda old: typed(kind, apply(old))  # noqa: E731
-        namespace = strategies.namespace_of(kind, patch)
+        namespace = namespace_of(kind, patch)
         with self.dry_run(dry_run), self.writing(None):
             try:
                 return await self.patch(kind, patch["metadata"]["name"], namespace, change)
@@ -351,7 +353,7 @@ class ApiServer:
         return strategies.ServerFields(str(uuid.uuid4()), deletion.timestamp(self._clock.wall()))
 
     def _stored(self, kind: Kind, name: str, namespace: str | None) -> Object:
-        obj = self._storage.get(kind, (strategies.checked_namespace(kind, namespace) or "", name))
+        obj = self._storage.get(kind, (checked_namespace(kind, namespace) or "", name))
         if obj is None:
             raise refusals.not_found(kind, name)
         return obj
@@ -363,9 +365,9 @@ class ApiServer:
     def _precondition(self, kind: Kind, obj: Object) -> tuple[Object, Object]:
         """The stored object and a copy of the wanted one, if the caller knew the latest revision."""
         self._check_ready()
-        strategies.check_shape(kind, obj)
+        check_shape(kind, obj)
         metadata = obj["metadata"]
-        old = self._stored(kind, metadata.get("name", ""), strategies.namespace_of(kind, obj))
+        old = self._stored(kind, metadata.get("name", ""), namespace_of(kind, obj))
         if metadata.get("uid") not in (None, "", old["metadata"]["uid"]):
             raise refusals.other_object(kind, old, str(metadata["uid"]))
         if metadata.get("resourceVersion") in (None, "", "0") and strategies.needs_revision(kind):

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import (
     BUDGETS,
     CLAIM_TEMPLATES,
@@ -16,11 +17,10 @@ from drahealth.fakes.cluster.api import (
     Kind,
     Object,
 )
-from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.cluster.api_server.disruption_budgets import selects
-from drahealth.fakes.cluster.api_server.metadata_validation import label_name_errors, subdomain_errors
+from drahealth.fakes.cluster.api_server.pod_requests import selects
 from drahealth.fakes.cluster.api_server.pod_spec_validation import check_spec_shape, pod_spec_errors
-from drahealth.fakes.cluster.api_server.refusals import FieldError
+from drahealth.fakes.cluster.object_rules import label_name_errors, subdomain_errors
+from drahealth.fakes.cluster.refusals import FieldError
 
 # Validates ResourceSlices: their pool, node and devices, and the fields that an update cannot change. Pure.
 #

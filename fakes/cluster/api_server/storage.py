@@ -12,9 +12,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import ApiError, Kind, Object
-from drahealth.fakes.cluster.api_server import refusals, strategies
-from drahealth.fakes.cluster.api_server.metadata_validation import is_name
+from drahealth.fakes.cluster.api_server import strategies
+from drahealth.fakes.cluster.object_rules import check_shape, is_name
 from drahealth.fakes.program.private_files import replace_file
 
 # Objects in files, so that they outlive the API server's process: one JSON file each, `FOLDER/PLURAL/NAMESPACE/NAME`.
@@ -81,7 +82,7 @@ class ObjectFiles:
 
 def _check(kind: Kind, obj: Any) -> None:
     """Raises an error if no API server can have stored this object."""
-    strategies.check_shape(kind, obj)
+    check_shape(kind, obj)
     metadata, status = obj["metadata"], obj.get("status", {})
     name, namespace = metadata["name"], metadata.get("namespace")
     fresh = {key: value for key, value in metadata.items() if key != "resourceVersion"}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import (
     BUDGETS,
     CLAIM_TEMPLATES,
@@ -27,10 +28,7 @@ from drahealth.fakes.cluster.api import (
     Object,
     is_of_kubernetes,
 )
-from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.cluster.api_server.bindings import new_gate_errors, with_gated_condition
-from drahealth.fakes.cluster.api_server.metadata_validation import metadata_errors, new_finalizer_errors
-from drahealth.fakes.cluster.api_server.refusals import FieldError
+from drahealth.fakes.cluster.api_server.pod_requests import new_gate_errors, with_gated_condition
 from drahealth.fakes.cluster.api_server.spec_validation import (
     check_spec,
     frozen_errors,
@@ -38,6 +36,8 @@ from drahealth.fakes.cluster.api_server.spec_validation import (
     spec_errors,
     status_errors,
 )
+from drahealth.fakes.cluster.object_rules import check_shape, metadata_errors, new_finalizer_errors
+from drahealth.fakes.cluster.refusals import FieldError
 
 # The fields that an API server adds to an object: the defaults of its kind, and what admission adds to Pods. Pure.
 #
@@ -382,21 +382,6 @@ _METADATA_WITH_STATUS = frozenset({PODS, NODES, NAMESPACES, REPLICA_SETS})
 """The kinds whose labels and annotations an update of the status replaces, too."""
 
 
-def check_shape(kind: Kind, obj: Object) -> None:
-    """`ApiError` 400 BadRequest for a malformed object."""
-    if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
-        raise refusals.bad_request(f"a {kind.kind} must be an object with metadata, got {obj!r:.80}")
-    given = (obj.get("kind") or kind.kind, obj.get("apiVersion") or kind.api_version)
-    if given != (kind.kind, kind.api_version):
-        raise refusals.other_kind(kind, *map(str, given))
-    for key in ("labels", "annotations"):
-        if not _is_text_map(obj["metadata"].get(key)):
-            raise refusals.bad_request(f"metadata.{key} of a {kind.kind} must be an object of strings")
-    for key in ("spec", "status"):
-        if not isinstance(obj.get(key, {}), dict):
-            raise refusals.bad_request(f"{key} of a {kind.kind} must be an object, got {type(obj[key]).__name__}")
-
-
 def check_custom(kind: Kind, obj: Object) -> None:
     """`ApiError` 400 or 422 for an object of a custom kind without its kind, or with another one."""
     if not obj.get("kind"):
@@ -413,26 +398,6 @@ def check_custom(kind: Kind, obj: Object) -> None:
     ]
     if errors:
         raise refusals.invalid(given, name, errors)
-
-
-def namespace_of(kind: Kind, obj: Object) -> str | None:
-    """The object's namespace, None for kinds without one; `ApiError` 400 if it is missing."""
-    return checked_namespace(kind, obj["metadata"].get("namespace"))
-
-
-def checked_namespace(kind: Kind, namespace: str | None) -> str | None:
-    """The namespace of one object of this kind, None for kinds without one; `ApiError` 400 if it is missing."""
-    if not kind.namespaced:
-        return None
-    if not namespace:
-        raise refusals.bad_request(
-            f"an empty namespace may not be set for one object: name the {kind.kind}'s namespace"
-        )
-    return namespace
-
-
-def _is_text_map(value: Any) -> bool:
-    return value is None or (isinstance(value, dict) and all(isinstance(text, str) for text in value.values()))
 
 
 def _name(kind: Kind, metadata: Object) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from drahealth.fakes.cluster.api import BUDGETS, NODES, PODS, REPLICA_SETS, Object
-from drahealth.fakes.cluster.api_server.disruption_budgets import budget_status, selects
+from drahealth.fakes.cluster.api_server.pod_requests import budget_status, selects
 from drahealth.suites.unit.fakes.test_api_http import Web, web
 
 __all__ = ["web"]  # the fixture

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, PODS, REPLICA_SETS, SLICES, ApiError, Kind, Object
-from drahealth.fakes.cluster.api_server import refusals
 from drahealth.fakes.cluster.api_server.spec_validation import check_spec, spec_errors
 
 

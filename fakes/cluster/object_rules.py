@@ -1,4 +1,6 @@
-"""Validates the metadata of objects: names, labels, annotations, owners and finalizers. Pure.
+"""The rules for the shape and metadata of objects, which the server and each client check. Pure.
+
+The metadata are names, labels, annotations, owners and finalizers.
 
 Source: k8s.io/apimachinery, `pkg/api/validation/objectmeta.go` and `pkg/util/validation`.
 """
@@ -9,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import Kind, Object
-from drahealth.fakes.cluster.api_server import refusals
-from drahealth.fakes.cluster.api_server.refusals import FieldError
+from drahealth.fakes.cluster.refusals import FieldError
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +166,38 @@ def label_key_errors(key: Any) -> Iterator[str]:
     if not name:
         yield "name part must be non-empty"
     yield from (f"name part {why}" for why in _KEY_NAME.errors(name))
+
+
+def check_shape(kind: Kind, obj: Object) -> None:
+    """`ApiError` 400 BadRequest for a malformed object."""
+    if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
+        raise refusals.bad_request(f"a {kind.kind} must be an object with metadata, got {obj!r:.80}")
+    given = (obj.get("kind") or kind.kind, obj.get("apiVersion") or kind.api_version)
+    if given != (kind.kind, kind.api_version):
+        raise refusals.other_kind(kind, *map(str, given))
+    for key in ("labels", "annotations"):
+        if not _is_text_map(obj["metadata"].get(key)):
+            raise refusals.bad_request(f"metadata.{key} of a {kind.kind} must be an object of strings")
+    for key in ("spec", "status"):
+        if not isinstance(obj.get(key, {}), dict):
+            raise refusals.bad_request(f"{key} of a {kind.kind} must be an object, got {type(obj[key]).__name__}")
+
+
+def namespace_of(kind: Kind, obj: Object) -> str | None:
+    """The object's namespace, None for kinds without one; `ApiError` 400 if it is missing."""
+    return checked_namespace(kind, obj["metadata"].get("namespace"))
+
+
+def checked_namespace(kind: Kind, namespace: str | None) -> str | None:
+    """The namespace of one object of this kind, None for kinds without one; `ApiError` 400 if it is missing."""
+    if not kind.namespaced:
+        return None
+    if not namespace:
+        raise refusals.bad_request(
+            f"an empty namespace may not be set for one object: name the {kind.kind}'s namespace"
+        )
+    return namespace
+
+
+def _is_text_map(value: Any) -> bool:
+    return value is None or (isinstance(value, dict) and all(isinstance(text, str) for text in value.values()))
