@@ -4,17 +4,32 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc.aio
 
-from drahealth.proto.clock import Clock
+from drahealth.manager.profile import KEP, Gates, Profile
+from drahealth.proto.clock import SYSTEM_CLOCK, Clock
 from drahealth.proto.events import GrpcCall, MalformedReceived, Observe, ignore
 from drahealth.proto.plain_messages import plain
 from drahealth.proto.services import GET_INFO, MalformedMessage, Unary
 from drahealth.proto.values import ClaimRef
+
+# What the parts of a device manager share.
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The behavior of the kubelet, its feature gates, its time, and who receives its events."""
+
+    profile: Profile = KEP
+    gates: Gates = field(default_factory=Gates)
+    clock: Clock = SYSTEM_CLOCK
+    observe: Observe = ignore
+
 
 # Background tasks of the manager: an exception in one is logged immediately.
 

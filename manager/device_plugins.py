@@ -20,15 +20,14 @@ from drahealth.manager.allocations import (
     grant_of,
     load_allocations,
 )
-from drahealth.manager.calls import PluginCalls, malformed_received, next_stream, notify_each, path_text, spawn
+from drahealth.manager.calls import Context, PluginCalls, malformed_received, next_stream, notify_each, path_text, spawn
 from drahealth.manager.checkpoint import Checkpoint
 from drahealth.manager.dra import Notify
 from drahealth.manager.plugin import PluginError, describe_end
-from drahealth.manager.profile import KEP, Gates, Profile
 from drahealth.manager.registration import DIAL_LIMIT, Candidate, KubeletSocket, Refused, Socket
 from drahealth.manager.resources import Resources
 from drahealth.manager.status import MAP_SLOTS, turned
-from drahealth.proto.clock import Clock, SystemClock
+from drahealth.proto.clock import Clock
 from drahealth.proto.device_plugin import (
     ALLOCATE,
     GET_OPTIONS,
@@ -234,21 +233,11 @@ class DevicePluginManager:
     directory (a `registration.Handler`). They are removed when their list ends. `root` has its checkpoint.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        *,
-        profile: Profile = KEP,
-        gates: Gates | None = None,
-        clock: Clock | None = None,
-        observe: Observe = ignore,
-    ) -> None:
-        self.profile = profile
-        self._gates = gates or Gates()
-        self._clock = clock or SystemClock()
-        self._observe = observe
-        self._file = Checkpoint(root / ALLOCATIONS_FILE, observe)
-        self._resources = Resources(profile)
+    def __init__(self, root: Path, context: Context) -> None:
+        self.profile, self._gates = context.profile, context.gates
+        self._clock, self._observe = context.clock, context.observe
+        self._file = Checkpoint(root / ALLOCATIONS_FILE, self._observe)
+        self._resources = Resources(self.profile)
         self._allocations = Allocations()
         self._final: dict[str, Entries] = {}
         self._plugins: dict[tuple[str, Path], DevicePlugin] = {}
@@ -257,7 +246,7 @@ class DevicePluginManager:
         self._pod_subscribers: list[Notify] = []
         self._amount_subscribers: list[Callable[[], None]] = []
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._socket = KubeletSocket(root / "device-plugins", self._register, self._clock, observe)
+        self._socket = KubeletSocket(root / "device-plugins", self._register, self._clock, self._observe)
 
     def load(self) -> None:
         """Loads the checkpoint."""

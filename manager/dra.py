@@ -12,18 +12,15 @@ from weakref import WeakValueDictionary
 
 from drahealth.manager import checkpoint
 from drahealth.manager.cache import HealthCache, Reading, Update
-from drahealth.manager.calls import notify_each, path_text
+from drahealth.manager.calls import Context, notify_each, path_text
 from drahealth.manager.checkpoint import Checkpoint, HealthFile
 from drahealth.manager.claims import Claims, PreparedClaim
 from drahealth.manager.plugin import DraPlugin, PluginError
-from drahealth.manager.profile import KEP, Gates, Profile
 from drahealth.manager.registration import Candidate, Refused, Socket
 from drahealth.manager.status import MAP_SLOTS, entries, is_shown, turned
-from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import (
     DeviceChanged,
     HealthRestored,
-    Observe,
     PluginDeregistered,
     PluginRegistered,
     PodsNotified,
@@ -53,29 +50,25 @@ class Plugins:
     """All instances, by driver in the order of their registration.
 
     During a rolling update a driver has two instances. The newest prepares claims (W-20). The profile decides whether
-    only the newest is watched (KEP-4680, "Kubelet Integration") or all are (B-02). `watching` is off while the gate is
+    only the newest is watched (KEP-4680, "Kubelet Integration") or all are (B-02). None is watched while the gate is
     disabled. `on_report(driver, report)` and `on_end(driver)` receive the watched streams. `on_connection(driver)` is
     called when `connected(driver)` may have changed.
     """
 
     def __init__(
         self,
-        profile: Profile,
-        clock: Clock,
+        context: Context,
         *,
-        watching: bool,
         on_report: Callable[[str, Report], None],
         on_end: Callable[[str], None],
         on_connection: Callable[[str], None],
-        observe: Observe = ignore,
     ) -> None:
-        self._profile = profile
-        self._clock = clock
-        self._watching = watching
+        self._context = context
+        self._profile, self._observe = context.profile, context.observe
+        self._watching = context.gates.resource_health_status
         self._on_report = on_report
         self._on_end = on_end
         self._on_connection = on_connection
-        self._observe = observe
         self._instances: dict[str, dict[Socket, DraPlugin]] = {}
 
     def newest(self, driver: str) -> DraPlugin:
@@ -144,12 +137,10 @@ class Plugins:
             driver,
             candidate.endpoint,
             candidate.versions,
-            profile=self._profile,
-            clock=self._clock,
+            self._context,
             on_report=lambda report: self._on_report(driver, report),
             on_end=lambda: self._on_end(driver),
             on_connection=lambda: self._on_connection(driver),
-            observe=self._observe,
         )
 
     def _watch(self, plugin: DraPlugin, older: list[DraPlugin]) -> None:
@@ -190,22 +181,13 @@ class DraManager:
     `register` and `deregister` add and remove plugins (a `registration.Handler`). `root` has its checkpoints.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        *,
-        profile: Profile = KEP,
-        gates: Gates | None = None,
-        clock: Clock | None = None,
-        observe: Observe = ignore,
-    ) -> None:
-        self.profile = profile
-        self.gates = gates or Gates()
-        self._clock = clock or SystemClock()
-        self._observe = observe
-        self._cache = HealthCache(profile)
-        self._health_file = HealthFile(Checkpoint(root / checkpoint.HEALTH_FILE, observe), self._cache, self._clock)
-        self._claims_file = Checkpoint(root / checkpoint.CLAIMS_FILE, observe)
+    def __init__(self, root: Path, context: Context) -> None:
+        self.profile, self.gates = context.profile, context.gates
+        self._clock, self._observe = context.clock, context.observe
+        self._cache = HealthCache(self.profile)
+        health = Checkpoint(root / checkpoint.HEALTH_FILE, self._observe)
+        self._health_file = HealthFile(health, self._cache, self._clock)
+        self._claims_file = Checkpoint(root / checkpoint.CLAIMS_FILE, self._observe)
         self._claims = Claims()
         self._uses: dict[str, PodClaims] = {}
         self._final: dict[str, AllocatedResources] = {}
@@ -214,13 +196,10 @@ class DraManager:
         self._overfull: set[str] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._plugins = Plugins(
-            profile,
-            self._clock,
-            watching=self.gates.resource_health_status,
+            context,
             on_report=self._reported,
             on_end=self._ended,
             on_connection=lambda driver: notify_each(self._connection_subscribers, driver),
-            observe=observe,
         )
 
     def load(self) -> None:

@@ -4,11 +4,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from drahealth.manager.calls import Context
 from drahealth.manager.device_plugins import DevicePluginManager, Wanted
 from drahealth.manager.dra import Device, DraManager, Notify, NotifyConnection
 from drahealth.manager.profile import KEP, Gates, Profile
 from drahealth.manager.registration import Handler, RegistrationDirectory
-from drahealth.proto.clock import Clock, SystemClock
+from drahealth.proto.clock import SYSTEM_CLOCK, Clock
 from drahealth.proto.events import Observe, ignore
 from drahealth.proto.values import AllocatedClaim, AllocatedResources, Amount, Grant, PodClaims, PreparedDevice
 
@@ -34,15 +35,14 @@ class DeviceManager:
         dra: type[DraManager] = DraManager,
         device_plugins: type[DevicePluginManager] = DevicePluginManager,
     ) -> None:
-        clock = clock or SystemClock()
+        context = Context(profile, gates or Gates(), clock or SYSTEM_CLOCK, observe)
         self._root = root
-        gates = gates or Gates()
-        self._has_dra = gates.dynamic_resource_allocation
-        self._dra = dra(root, profile=profile, gates=gates, clock=clock, observe=observe)
-        self._device_plugins = device_plugins(root, profile=profile, gates=gates, clock=clock, observe=observe)
+        self._has_dra = context.gates.dynamic_resource_allocation
+        self._dra = dra(root, context)
+        self._device_plugins = device_plugins(root, context)
         handlers: dict[str, Handler] = {"DRAPlugin": self._dra} if self._has_dra else {}
         handlers["DevicePlugin"] = self._device_plugins
-        self._directory = RegistrationDirectory(root / "plugins_registry", clock, handlers, observe)
+        self._directory = RegistrationDirectory(root / "plugins_registry", context.clock, handlers, observe)
 
     async def start(self) -> None:
         """Loads the checkpoints and starts to register plugins."""

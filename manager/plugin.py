@@ -11,12 +11,19 @@ from typing import Any
 
 import grpc.aio
 
-from drahealth.manager.calls import PluginCalls, claims_request, malformed_received, next_stream, path_text, spawn
+from drahealth.manager.calls import (
+    Context,
+    PluginCalls,
+    claims_request,
+    malformed_received,
+    next_stream,
+    path_text,
+    spawn,
+)
 from drahealth.manager.connection import ConnectionWatch, reaches
 from drahealth.manager.profile import Profile
 from drahealth.manager.stream import Action, Input, State, step
-from drahealth.proto.clock import Clock
-from drahealth.proto.events import Observe, ReportReceived, StreamClosed, StreamOpened, ignore
+from drahealth.proto.events import ReportReceived, StreamClosed, StreamOpened, ignore
 from drahealth.proto.health_apis import HealthApi, of_service
 from drahealth.proto.plain_messages import undecoded
 from drahealth.proto.quoting import one_line
@@ -60,29 +67,25 @@ class DraPlugin:
         driver: str,
         endpoint: Path,
         versions: Sequence[str],
+        context: Context,
         *,
-        profile: Profile,
-        clock: Clock,
         on_report: Callable[[Report], None],
         on_end: Callable[[], None],
         on_connection: Callable[[], None],
-        observe: Observe = ignore,
     ) -> None:
         self.driver = driver
         self.endpoint = endpoint
-        self._profile = profile
-        self._clock = clock
+        self._profile, self._clock, self._observe = context.profile, context.clock, context.observe
         self._on_report = on_report
         self._on_end = on_end
-        self._observe = observe
         self._api = next(version for version in versions if version in PREPARE)
-        self._advertised = advertised_health_api(versions, profile)
-        self._methods = pick_health_api(versions, profile)
+        self._advertised = advertised_health_api(versions, self._profile)
+        self._methods = pick_health_api(versions, self._profile)
         self._method = 0
-        limit = ("grpc.max_receive_message_length", profile.largest_report)
+        limit = ("grpc.max_receive_message_length", self._profile.largest_report)
         self._channel = grpc.aio.insecure_channel(target(endpoint), options=[*_CHANNEL, limit])
         self._connection = ConnectionWatch(self._channel, str(self), on_connection)
-        self._call_plugin = PluginCalls(self._channel, clock, observe, endpoint, driver)
+        self._call_plugin = PluginCalls(self._channel, self._clock, self._observe, endpoint, driver)
         self._state = State.OFF
         self._task: asyncio.Task[None] | None = None
         self._last_problem = ""

@@ -7,6 +7,7 @@ import pytest
 
 from drahealth.fakes.control.fake_options import PluginOptions
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
+from drahealth.manager.calls import Context
 from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Event, GrpcCall, ListReceived, StreamClosed
@@ -25,7 +26,7 @@ class RelayRig(LabRig):
     def __init__(self) -> None:
         super().__init__()
         self.plugin_dir, root = self.places.device_plugins_dir, self.places.plugins_dir / "k"
-        self.kubelet = DevicePluginManager(root)
+        self.kubelet = DevicePluginManager(root, Context())
         self.kubelet_dir = root / "device-plugins"
         self.changed = asyncio.Event()
         self.kubelet.subscribe_to_amounts(self.changed.set)

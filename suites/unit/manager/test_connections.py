@@ -10,9 +10,8 @@ import grpc.aio
 import pytest
 
 from drahealth.fakes.waiting import cancel_and_wait
+from drahealth.manager.calls import Context
 from drahealth.manager.plugin import DraPlugin
-from drahealth.manager.profile import KEP
-from drahealth.proto.clock import SystemClock
 from drahealth.proto.services import PREPARE, UNPREPARE, serve
 from drahealth.proto.sockets import target
 from drahealth.proto.values import Health
@@ -134,8 +133,7 @@ async def test_a_plugin_whose_close_is_cancelled_leaves_no_task(tmp_path: Path) 
         DRIVER,
         tmp_path / "nobody.sock",
         HEALTH,
-        profile=KEP,
-        clock=SystemClock(),
+        Context(),
         on_report=lambda report: None,
         on_end=lambda: None,
         on_connection=lambda: None,

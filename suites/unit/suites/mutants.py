@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from drahealth.fakes.cluster.runtime import ContainerRuntime, ContainerState
 from drahealth.manager.cache import Update
+from drahealth.manager.calls import Context
 from drahealth.manager.claims import PreparedClaim
 from drahealth.manager.dra import DraManager, Notify
 from drahealth.manager.profile import Gates
@@ -285,18 +286,18 @@ class KeepsTheFirstMessage(DraManager):
 class IgnoresTheGate(DraManager):
     """The gate is always on."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **{**known, "gates": Gates()})
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, replace(context, gates=Gates()))
 
 
 class StaysOff(DraManager):
     """After the gate was off once, it stays off."""
 
-    def __init__(self, root: Path, *, gates: Gates, **known: Any) -> None:
+    def __init__(self, root: Path, context: Context) -> None:
         mark = root / "was-off"
-        if not gates.resource_health_status:
+        if not context.gates.resource_health_status:
             mark.touch()
-        super().__init__(root, gates=Gates(False, False) if mark.exists() else gates, **known)
+        super().__init__(root, replace(context, gates=Gates(False, False)) if mark.exists() else context)
 
 
 def _resources(shown: AllocatedResources) -> Iterator[ResourceHealth]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from drahealth.manager.calls import Context
 from drahealth.manager.device_plugins import DevicePlugin, DevicePluginManager, Entries
 from drahealth.manager.dra import Notify
 from drahealth.manager.profile import Gates
@@ -80,16 +81,16 @@ class OneOrTheOther(DevicePluginManager):
 class IgnoresTheGate(DevicePluginManager):
     """The gate is always on."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **{**known, "gates": Gates()})
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, replace(context, gates=Gates()))
 
 
 class NeedsDra(DevicePluginManager):
     """Without DRA no device plugin can register."""
 
-    def __init__(self, root: Path, *, gates: Gates, **known: Any) -> None:
-        super().__init__(root, gates=gates, **known)
-        self._has_dra = gates.dynamic_resource_allocation
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
+        self._has_dra = context.gates.dynamic_resource_allocation
 
     async def start(self) -> None:
         if self._has_dra:
@@ -120,8 +121,8 @@ class ForgetsAbsentPlugins(DevicePluginManager):
 class StaysOff(DevicePluginManager):
     """After the gate was off once, it stays off."""
 
-    def __init__(self, root: Path, *, gates: Gates, **known: Any) -> None:
+    def __init__(self, root: Path, context: Context) -> None:
         mark = root / "plugin-gate-was-off"
-        if not gates.resource_health_status:
+        if not context.gates.resource_health_status:
             mark.touch()
-        super().__init__(root, gates=Gates(False, False) if mark.exists() else gates, **known)
+        super().__init__(root, replace(context, gates=Gates(False, False)) if mark.exists() else context)
