@@ -11,14 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from drahealth.fakes.cluster.api import ApiError
+import filelock
+
+from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS, Api, ApiError
+from drahealth.fakes.cluster.api import Kind as ObjectKind
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.program.usage import command_name
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.definition import SharedFile
 from drahealth.suites.targets.engine import Engine, find_engine
 from drahealth.suites.targets.file_locks import lock
-from drahealth.suites.targets.kind import ownership, reuse
+from drahealth.suites.targets.kind import ownership
 from drahealth.suites.targets.kind.kind_configuration import cluster_name, compose
 from drahealth.suites.targets.kind.node_control import KindNodes
 from drahealth.suites.targets.kind.options import KindOptions
@@ -28,6 +31,7 @@ from drahealth.suites.targets.pods.deployment import deploy, remove
 from drahealth.suites.targets.pods.image import ensure_image, has_image
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.run_directory import RunDirectory
+from drahealth.suites.targets.target import BELONGS
 
 # A lock on a cluster across processes: shared by many scenarios, or exclusive for one that disrupts the cluster.
 #
@@ -133,6 +137,53 @@ def seconds(duration: str) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != duration:
         raise ValueError(f"{duration!r} is no duration")
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+# An existing cluster that a run uses: one run at a time, which first removes what a killed one left.
+
+
+def hold(cluster: str, engine: str, base: Path) -> filelock.FileLock:
+    """Locks the cluster, on that engine (`Engine.identity`), until `release`. Raises HarnessError if it is locked."""
+    lock = filelock.FileLock(base / f"{cluster}-{re.sub('[^A-Za-z0-9]', '', engine)}.lock")
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise HarnessError(
+            f"another run uses the cluster {cluster}", "wait for its end, or remove --reuse to make a new cluster"
+        ) from None
+    except OSError as error:
+        raise HarnessError(
+            f"cannot lock the cluster {cluster} in {base}: {error}",
+            "free some disk space there, or set XDG_STATE_HOME to a writable folder",
+        ) from error
+    return lock
+
+
+async def tidy(api: Api) -> None:
+    """Deletes the namespaces and device classes that interrupted scenarios left. Raises ApiError.
+
+    Their pods are deleted without a grace period: without their drivers a kubelet would never finish them.
+    """
+    for namespace in await _ours(api, NAMESPACES):
+        for pod in await api.list(PODS, namespace):
+            await _delete(api, PODS, pod["metadata"]["name"], namespace)
+        await _delete(api, NAMESPACES, namespace)
+    for name in await _ours(api, DEVICE_CLASSES):
+        await _delete(api, DEVICE_CLASSES, name)
+
+
+async def _ours(api: Api, kind: ObjectKind) -> list[str]:
+    found = [item["metadata"] for item in await api.list(kind)]
+    return [o["name"] for o in found if BELONGS.items() <= (o.get("labels") or {}).items()]
+
+
+async def _delete(api: Api, kind: ObjectKind, name: str, namespace: str | None = None) -> None:
+    try:
+        await api.delete(kind, name, namespace, grace=0)
+    except ApiError as error:
+        if error.status != 404:
+            raise
 
 
 # Makes the cluster of a run, or prepares an existing one; and takes it down.
@@ -244,7 +295,7 @@ class ClusterMaker:
         if name not in (names := await kind.names()):
             found = f"kind has {', '.join(names)}" if names else "kind has none"
             raise HarnessError(f"there is no kind cluster {name}", f"{found}; remove --reuse to make a new one")
-        self._ends.callback(reuse.hold(name, kind.engine.identity, default_base().parent / "reused").release)
+        self._ends.callback(hold(name, kind.engine.identity, default_base().parent / "reused").release)
         for node in await node_containers(kind.engine):
             if node.cluster == name and (run_id := run_id_of(node.mounts)) and run_id in {r.run_id for r in records()}:
                 self._ends.callback(Claim.attach(run_id).release)  # so no other run removes it
@@ -275,7 +326,7 @@ class ClusterMaker:
         nodes = KindNodes(engine, control_plane, names, client)
         self._progress(f"Preparing the cluster {name}")
         if self._options.reuse:
-            await reuse.tidy(client)
+            await tidy(client)
             self._ends.push_async_callback(remove, client, self._progress)
             self._ends.push_async_callback(nodes.restore)
             self._ends.callback(self._progress, f"Restoring the cluster {name}")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.processes.mounts import Mount, parse_mount
+from drahealth.suites.targets.kubelet.node.cluster import kubelet_configuration
 from drahealth.suites.targets.kubelet.node.control_plane import api_server_flags
 from drahealth.suites.targets.kubelet.node.credentials import kubeconfig, signing_key, token_file
-from drahealth.suites.targets.kubelet.node.kubelet import configuration
 from drahealth.suites.targets.kubelet.node.layout import Layout
 from drahealth.suites.targets.kubelet.node.processes import Reservation, choose_line, tail, telling_line
 
@@ -27,7 +27,7 @@ def test_without_gates_the_api_server_keeps_its_own() -> None:
 
 
 def test_the_kubelet_configuration_has_runtime_frequency_and_gates() -> None:
-    config = configuration(
+    config = kubelet_configuration(
         LAYOUT, runtime="/run/cri", port=1, sync_frequency=0.25, gates={"ResourceHealthStatus": True}
     )
     assert config["containerRuntimeEndpoint"] == "unix:///run/cri"
@@ -36,7 +36,7 @@ def test_the_kubelet_configuration_has_runtime_frequency_and_gates() -> None:
 
 
 def test_the_kubelet_writes_only_to_the_run_folder() -> None:
-    config = configuration(LAYOUT, runtime="/run/cri", port=1, sync_frequency=1, gates={})
+    config = kubelet_configuration(LAYOUT, runtime="/run/cri", port=1, sync_frequency=1, gates={})
     paths = [value for key, value in config.items() if key.lower().endswith("dir")]
     assert len(paths) == 2
     assert all(path.startswith("/tmp/dh-123456/") for path in paths)
