@@ -46,6 +46,19 @@ def resized(pod: Object, limits: Mapping[str, str]) -> Object:
     return {**pod, "spec": {**pod["spec"], "containers": [sized(one) for one in pod["spec"]["containers"]]}}
 
 
+def claim_names(pod: Object) -> dict[str, str]:
+    """The names of the pod's ResourceClaims, by their names in the pod. Claims that do not exist yet are missing.
+
+    The claim for its extended resources (KEP-5004) is not in its spec. It has the name of its object.
+    """
+    status = pod.get("status", {})
+    made = {one["name"]: one.get("resourceClaimName") for one in status.get("resourceClaimStatuses") or ()}
+    named = {one["name"]: one.get("resourceClaimName") for one in pod["spec"].get("resourceClaims") or ()}
+    extended = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+    found = {name: found for name, given in named.items() if (found := given or made.get(name))}
+    return {**found, extended: extended} if extended else found
+
+
 # Requests of pods for extended resources, and the resources of nodes. Pure.
 #
 # A request is a whole number of devices in the limits of a container.

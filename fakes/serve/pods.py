@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from drahealth.fakes.cluster.api import CLAIMS, PODS, Api, ApiError, Kind, ListWatch, Object
 from drahealth.fakes.cluster.mirror import Mirror
-from drahealth.fakes.cluster.pods import is_terminal
+from drahealth.fakes.cluster.pods import claim_names, is_terminal
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.kubelet_plugin.health_table import HealthOverride
-from drahealth.fakes.timelines.plan import Action, Expect
+from drahealth.fakes.timelines.plan import Expect
 from drahealth.fakes.timelines.play import Story
 from drahealth.fakes.waiting import Changes
 from drahealth.proto.events import DriverEvent, Prepared, StreamOpened, Unprepared
@@ -138,11 +138,8 @@ class PodObserver:
 
 def looks_at_pods(stories: Iterable[Story]) -> bool:
     """Whether any of them has an expectation or a trigger on a pod status."""
-    return any(_looks(action) for story in stories for action in (*story.plan.actions, *story.plan.always))
-
-
-def _looks(action: Action) -> bool:
-    return isinstance(action.do, Expect) or bool(action.trigger and action.trigger.seen)
+    actions = (action for story in stories for action in (*story.plan.actions, *story.plan.always))
+    return any(isinstance(one.do, Expect) or bool(one.trigger and one.trigger.seen) for one in actions)
 
 
 # Health from Pod annotations: `health.example.com/gpu-0: unhealthy`, as in the example driver of DRA.
@@ -183,16 +180,6 @@ def annotations_of(pod: Object, prefix: str) -> Iterator[Annotation | str]:
         else:
             odd = one_line(value, 60)
             yield f"pod {name}, {key}: unknown health {odd!r}; use healthy, unhealthy or unknown; ignoring it"
-
-
-def claims_of(pod: Object) -> Iterator[str]:
-    """The names of the pod's claims, in its namespace."""
-    made = {
-        one["name"]: one.get("resourceClaimName") for one in pod.get("status", {}).get("resourceClaimStatuses") or ()
-    }
-    for claim in pod["spec"].get("resourceClaims") or ():
-        if name := claim.get("resourceClaimName") or made.get(claim["name"]):
-            yield name
 
 
 def worst_overrides(annotations: Iterable[tuple[Annotation, Collection[DeviceId]]]) -> dict[DeviceId, HealthOverride]:
@@ -283,7 +270,7 @@ class PodAnnotations:
             return self._ours
         found = set[DeviceId]()
         prepared = {driver.options.name: frozenset((await driver.state()).prepared) for driver in self._drivers}
-        for name in claims_of(pod):
+        for name in claim_names(pod).values():
             claim = await self._claim(name, metadata["namespace"])
             found |= {
                 device for device in _allocated(claim) if claim["metadata"]["uid"] in prepared.get(device.driver, ())

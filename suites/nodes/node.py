@@ -507,7 +507,7 @@ class Node:
         `driver` is a fake, also that of a running node, the name of a DRA driver, or the name of an extended resource
         (the one with a slash). Raises TimeoutError if the Pod does not run, at once if the driver has too few devices.
         """
-        owner, name = _owner(driver), self._pod_name()
+        owner, name = _owner(driver), f"pod-{next(self._numbers)}"
         image = self._target.workload_image
         if "/" in owner:
             pod = manifests.pod(self.namespace, name, {"main": ()}, {}, image, limits={owner: devices})
@@ -555,9 +555,6 @@ class Node:
     @property
     def _target(self) -> LocalTarget:
         return self._seen.target
-
-    def _pod_name(self) -> str:
-        return f"pod-{next(self._numbers)}"
 
     async def _create(self, kind: Kind, obj: Object) -> Object:
         with naming_a_stopped_node(self._target):

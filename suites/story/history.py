@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from drahealth.fakes.cluster.api import CLAIMS, EVENTS, PODS, ListWatch, Object
 from drahealth.fakes.cluster.mirror import PodWatch, after
+from drahealth.fakes.cluster.pods import claim_names
 from drahealth.fakes.cluster.scheduling.claims import is_allocated
 from drahealth.fakes.waiting import Changes, cancel_and_wait
 from drahealth.manager.profile import Profile
@@ -139,20 +140,6 @@ async def time_limit(failure: str, seconds: float = STORY_LIMIT) -> AsyncIterato
 # The devices that a Pod object holds, from its spec and the allocations of its claims. Pure.
 
 
-def claim_names(pod: Object) -> dict[str, str]:
-    """The names of the pod's ResourceClaims, by their names in the pod. Claims that do not exist yet are missing.
-
-    The claim for its extended resources (KEP-5004) is not in its spec. It has the name of its object.
-    """
-    made = {
-        one["name"]: one.get("resourceClaimName") for one in pod.get("status", {}).get("resourceClaimStatuses") or ()
-    }
-    named = {one["name"]: one.get("resourceClaimName") for one in pod["spec"].get("resourceClaims") or ()}
-    extended = _extended(pod).get("resourceClaimName")
-    found = {name: found for name, given in named.items() if (found := given or made.get(name))}
-    return {**found, extended: extended} if extended else found
-
-
 def devices_held(pod: Object, claims: Mapping[str, Object]) -> DevicesHeld:
     """The devices of the pod. `claims` has allocated ResourceClaims by name; others have no devices."""
     meta = pod["metadata"]
@@ -164,8 +151,9 @@ def _claimed(pod: Object, claims: Mapping[str, Object]) -> Iterator[HeldDevice]:
     for container in _containers(pod):
         for use in container.get("resources", {}).get("claims") or ():
             uses.setdefault(use["name"], []).append((container["name"], use.get("request")))
-    for mapping in _extended(pod).get("requestMappings") or ():
-        name = _extended(pod)["resourceClaimName"]
+    extended = pod.get("status", {}).get("extendedResourceClaimStatus") or {}
+    for mapping in extended.get("requestMappings") or ():
+        name = extended["resourceClaimName"]
         uses.setdefault(name, []).append((mapping["containerName"], mapping["requestName"]))
     for name, object_name in claim_names(pod).items():
         if object_name not in claims:
@@ -183,10 +171,6 @@ def _requested(pod: Object) -> Iterator[HeldResource]:
         for resource, amount in (container.get("resources", {}).get("limits") or {}).items():
             if is_extended_resource(resource):
                 yield HeldResource(container["name"], resource, int(amount))
-
-
-def _extended(pod: Object) -> Object:
-    return pod.get("status", {}).get("extendedResourceClaimStatus") or {}
 
 
 def _containers(pod: Object) -> Iterator[Object]:

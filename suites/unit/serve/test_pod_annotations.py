@@ -7,8 +7,9 @@ import grpc.aio
 import pytest
 
 from drahealth.fakes.cluster.api import CLAIMS, PODS, Object
+from drahealth.fakes.cluster.pods import claim_names
 from drahealth.fakes.kubelet_plugin.health_table import HealthOverride
-from drahealth.fakes.serve.pods import Annotation, annotations_of, claims_of, worst_overrides
+from drahealth.fakes.serve.pods import Annotation, annotations_of, worst_overrides
 from drahealth.proto.health_apis import V1
 from drahealth.proto.services import PREPARE, UNPREPARE, Unary
 from drahealth.proto.sockets import target
@@ -223,7 +224,7 @@ async def test_annotations_are_ignored_without_the_pod_annotations_option(rig: R
 def test_claims_of_a_pod_include_named_and_generated_claims() -> None:
     claims = [{"name": "a", "resourceClaimName": "mine"}, {"name": "b"}, {"name": "c"}]
     status = {"resourceClaimStatuses": [{"name": "b", "resourceClaimName": "made"}, {"name": "c"}]}
-    assert list(claims_of({"spec": {"resourceClaims": claims}, "status": status})) == ["mine", "made"]
+    assert [*claim_names({"spec": {"resourceClaims": claims}, "status": status}).values()] == ["mine", "made"]
 
 
 def test_annotations_with_other_prefixes_are_ignored() -> None:
