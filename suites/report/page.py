@@ -13,7 +13,8 @@ from drahealth.proto.version import __version__
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.report.document import CheckReport
 from drahealth.suites.report.lanes import Bar, Group, Lane, Stretch
-from drahealth.suites.report.page_view import ORDER, Column, ScenarioView, check_column, sections, shown
+from drahealth.suites.report.page_view import ORDER, Column, ScenarioView, check_column, link, sections, shown
+from drahealth.suites.report.shown_by_releases import shown_text
 
 # Where the parts of lanes are in the picture: times as percentages of the run's duration. Pure.
 
@@ -296,7 +297,7 @@ def page_of(results: Sequence[Column]) -> str:
     )
 
 
-# The templates of this folder. All text that they insert is escaped.
+# The templates of this folder. All text that they insert is escaped, and not too long.
 
 
 def render(name: str, **values: Any) -> str:
@@ -307,10 +308,12 @@ def render(name: str, **values: Any) -> str:
         loader=FunctionLoader(text_of),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=lambda value: shown(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters |= {"link": link, "shown_text": shown_text}
     return environment.get_template(name).render(values)
 
 

@@ -1,4 +1,4 @@
-"""What the page shows: reports of all kinds as columns of one table, with only text that is safe to print. Pure."""
+"""What the page shows: reports of all kinds as columns of one table, as data. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,14 +16,14 @@ from drahealth.suites.report.document import (
     CheckedRequirement,
     CheckFinding,
     CheckReport,
-    Report,
+    ReleaseView,
+    RequirementResult,
     RunReport,
     ScenarioResult,
     Tone,
 )
 from drahealth.suites.report.lanes import Group, Lanes, lanes_of
 from drahealth.suites.report.scenario_lanes import scenario_group
-from drahealth.suites.report.shown_by_releases import shown_text
 
 # The columns, and the table of them. A template turns them into a page.
 
@@ -69,31 +69,6 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
-    """A requirement as the page shows it."""
-
-    id: str
-    level: str
-    family: str
-    sentence: str
-    source: str
-    link: str = ""
-    """Address of the source; empty without one."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseRow:
-    """What the user of a release sees of a device."""
-
-    device: str
-    release: str
-    name: str
-    """What names the device in the Pod status."""
-    shown: str
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ScenarioView:
     """A scenario of a run."""
 
@@ -114,7 +89,7 @@ class Column:
     reasons: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
     """What was tested and how, as names and values."""
-    requirements: Mapping[str, Requirement]
+    requirements: Mapping[str, RequirementResult]
     cells: Mapping[str, Cell]
     scope: str = ""
     """What a certificate holds for; the verdict and this are one sentence."""
@@ -122,7 +97,7 @@ class Column:
     why_no_lanes: str = ""
     scenarios: Mapping[str, ScenarioView] | None = None
     """The scenarios of a run by key; None for a check."""
-    releases: tuple[ReleaseRow, ...] = ()
+    releases: tuple[ReleaseView, ...] = ()
 
     @property
     def has_histories(self) -> bool:
@@ -140,7 +115,7 @@ class Column:
 class Row:
     """A requirement with the cells of all results."""
 
-    requirement: Requirement
+    requirement: RequirementResult
     cells: tuple[Cell, ...]
 
     @property
@@ -164,7 +139,7 @@ class Section:
 
 def sections(results: Sequence[Column]) -> tuple[Section, ...]:
     """The table: requirements on which results differ, then those that are not met, then the others by family."""
-    known: dict[str, Requirement] = {}
+    known: dict[str, RequirementResult] = {}
     for result in results:
         for name, requirement in result.requirements.items():
             known.setdefault(name, requirement)
@@ -186,7 +161,10 @@ def _sections(rows: Sequence[Row]) -> Iterator[Section]:
 
 
 def shown(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Text from a driver or a file for the page: unprintable characters escaped, the middle of a long text left out."""
+    """Text from a driver or a file for the page, which gets all its text so.
+
+    Unprintable characters are escaped, and the middle of a long text is left out.
+    """
     return _cut(printable_lines(_cut(text, limit)), limit + 100)
 
 
@@ -199,12 +177,12 @@ def _cut(text: str, limit: int) -> str:
 def some(reasons: Sequence[str]) -> tuple[str, ...]:
     """The first reasons, and the number of the others."""
     more = [f"And {len(reasons) - REASONS} more."] if len(reasons) > REASONS else []
-    return (*map(shown, reasons[:REASONS]), *more)
+    return (*reasons[:REASONS], *more)
 
 
 def link(address: str) -> str:
     """The address of a web page; empty for anything else, such as a script."""
-    return shown(address) if address.startswith(("https://", "http://")) else ""
+    return address if address.startswith(("https://", "http://")) else ""
 
 
 # The report of a check or a certification as a column. Pure.
@@ -217,38 +195,22 @@ _RECORDS = 10
 """The most line numbers of one finding."""
 
 
-def _requirements(report: Report) -> dict[str, Requirement]:
-    return {
-        one.id: Requirement(
-            *(shown(one.id), one.level, shown(one.family), shown(one.sentence), shown(one.source)), link(one.link)
-        )
-        for one in report.requirements
-    }
-
-
 def check_column(report: CheckReport, evidence: Evidence | None = None, name: str = "") -> Column:
     """The report as a column; with its evidence also the lanes."""
     problems = (Verdict.FAIL, Verdict.ERROR, Verdict.NOT_TESTED, Verdict.WAIVED)
     verdict, _, scope = report.verdict.partition(", ") if report.certificate else (report.verdict, "", "")
     suspects = (one.seen for each in report.requirements for one in each.findings if one.verdict in problems)
     return Column(
-        name=shown(name) or report.program,
-        verdict=shown(verdict),
-        scope=shown(scope),
+        name=name or report.program,
+        verdict=verdict,
+        scope=scope,
         tone=report.tone,
         reasons=some(report.reasons),
         facts=(*_facts_of_check(report), *([("verdicts", NOT_JUDGED_AGAIN)] if name else ())),
-        requirements=_requirements(report),
+        requirements={one.id: one for one in report.requirements},
         cells={one.id: Cell(one.verdict, tuple(_checks(one, report.rerun))) for one in report.requirements},
         lanes=lanes_of(evidence, suspects) if evidence else None,
-        releases=tuple(
-            ReleaseRow(
-                *(shown(one.device), one.release, shown(one.resource_id)),
-                shown(shown_text(one.shown)),
-                tuple(map(shown, one.reasons)),
-            )
-            for one in report.releases[:RELEASE_ROWS]
-        ),
+        releases=report.releases[:RELEASE_ROWS],
         why_no_lanes="" if evidence else "The lanes over time need the evidence of the run.",
     )
 
@@ -256,23 +218,22 @@ def check_column(report: CheckReport, evidence: Evidence | None = None, name: st
 def _facts_of_check(report: CheckReport) -> Iterator[tuple[str, str]]:
     run = report.conditions
     yield "level", run.level
-    for family, outcome in report.families.items():
-        yield family, shown(outcome)
+    yield from report.families.items()
     for grade, names in by_grade(report.abilities).items():
-        yield grade, shown(", ".join(names))
+        yield grade, ", ".join(names)
     if run.profile:
-        yield "driver profile", shown(run.profile)
+        yield "driver profile", run.profile
     if run.workload:
-        yield "started as", f"{shown(run.workload)} in a cluster"
+        yield "started as", f"{run.workload} in a cluster"
     else:
-        yield "command", shown(join(run.command)) if run.command else "a driver that was already running"
-    yield "API server", shown(run.api_server)
-    yield "started", shown(run.started)
-    yield "drahealth", shown(run.drahealth)
+        yield "command", join(run.command) if run.command else "a driver that was already running"
+    yield "API server", run.api_server
+    yield "started", run.started
+    yield "drahealth", run.drahealth
     if certificate := report.certificate:
-        yield "judged", f"{certificate.judged}, by drahealth {shown(certificate.drahealth)}"
-        yield "ledger", f"sha256 {shown(certificate.ledger_sha256)}"
-        yield "evidence", f"sha256 {shown(certificate.evidence_sha256)}"
+        yield "judged", f"{certificate.judged}, by drahealth {certificate.drahealth}"
+        yield "ledger", f"sha256 {certificate.ledger_sha256}"
+        yield "evidence", f"sha256 {certificate.evidence_sha256}"
 
 
 def _checks(one: CheckedRequirement, rerun: str) -> Iterator[Detail]:
@@ -287,14 +248,14 @@ def _check(finding: CheckFinding, verdict: str, rerun: str) -> Detail:
     failed = finding.verdict in (Verdict.FAIL, Verdict.WAIVED)
     lines = ", ".join(map(str, finding.records[:_RECORDS])) + (", ..." if len(finding.records) > _RECORDS else "")
     return Detail(
-        name=f"check {shown(finding.check)}",
+        name=f"check {finding.check}",
         verdict=verdict,
-        seen=shown(finding.seen),
-        expected=shown(finding.expected),
+        seen=finding.seen,
+        expected=finding.expected,
         evidence=f"line {lines}" if lines else "",
-        fix=shown(finding.fix) if failed else "",
+        fix=finding.fix if failed else "",
         grade=finding.grade,
-        rerun=shown(rerun) if failed or finding.verdict is Verdict.ERROR else "",
+        rerun=rerun if failed or finding.verdict is Verdict.ERROR else "",
     )
 
 
@@ -324,16 +285,16 @@ def run_column(
             "The lanes over time need the histories of the run: `drahealth run --report FILE --histories DIR`."
         )
     return Column(
-        name=shown(name) or report.program,
-        verdict=shown(report.verdict),
+        name=name or report.program,
+        verdict=report.verdict,
         tone=report.tone,
         reasons=(*([f"Scenarios: {counts}."] if counts else []), *some(report.reasons)),
-        facts=tuple((name, shown(value)) for name, value in facts.items() if value),
-        requirements=_requirements(report),
+        facts=tuple((name, value) for name, value in facts.items() if value),
+        requirements={one.id: one for one in report.requirements},
         cells={one.id: Cell(one.verdict, _scenarios(one.id, report.scenarios)) for one in report.requirements},
         scenarios={
             one.key: ScenarioView(
-                shown(one.title), one.outcome, scenario_group(histories[one.key]) if one.key in histories else None
+                one.title, one.outcome, scenario_group(histories[one.key]) if one.key in histories else None
             )
             for one in report.scenarios
         },
@@ -351,5 +312,5 @@ def _scenarios(id_: str, scenarios: tuple[ScenarioResult, ...]) -> tuple[Detail,
     for one in found[:_SCENARIOS]:
         issues = (f"{name}: {known.get(name, 'unknown to this release')}" for name in one.known_issues)
         text = one.problem or one.reason or "; ".join((*issues, *one.notes))
-        details.append(Detail(f"scenario {shown(one.title)}", one.outcome, shown(text), rerun=shown(one.rerun)))
+        details.append(Detail(f"scenario {one.title}", one.outcome, text, rerun=one.rerun))
     return (*details, *more)
