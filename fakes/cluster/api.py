@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, Protocol
 
 # The part of the Kubernetes API that fakes and scenarios use, as a small Protocol over plain JSON objects.
@@ -56,6 +57,21 @@ EVENTS = Kind("Event", "events", "v1", namespaced=True)
 LEASES = Kind("Lease", "leases", "coordination.k8s.io/v1", namespaced=True)
 
 KINDS = (PODS, NODES, EVENTS, NAMESPACES, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES, REPLICA_SETS, LEASES)
+
+
+Key = tuple[str, str]
+"""Namespace (empty for kinds without) and name."""
+
+
+def key_of(obj: Object) -> Key:
+    """The namespace and name of an object."""
+    metadata = obj["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def timestamp(wall: float) -> str:
+    """Unix seconds in the form of the API: RFC 3339, whole seconds."""
+    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class ApiError(Exception):

@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
 
-from drahealth.fakes.cluster.api import PODS, Api, ApiError, ControlPlaneApi, Kind, ListWatch, Object
-from drahealth.fakes.cluster.api_server.storage import Key, key_of
+from drahealth.fakes.cluster.api import PODS, Api, ApiError, ControlPlaneApi, Key, Kind, ListWatch, Object, key_of
 from drahealth.fakes.cluster.pods import status_seen
 from drahealth.fakes.waiting import Changes
 from drahealth.proto.clock import SYSTEM_CLOCK, Clock

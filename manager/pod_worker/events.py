@@ -3,8 +3,7 @@
 import asyncio
 import logging
 
-from drahealth.fakes.cluster.api import EVENTS, Api, ApiError, Object
-from drahealth.fakes.cluster.api_server.deletion import timestamp
+from drahealth.fakes.cluster.api import EVENTS, Api, ApiError, Object, timestamp
 from drahealth.fakes.waiting import Retry
 from drahealth.manager.pod_worker.event_series import EventSeries, EventWrite
 from drahealth.manager.pod_worker.status import PodEvent

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.cluster.api_server.deletion import timestamp
+from drahealth.fakes.cluster.api import Object, timestamp
 from drahealth.fakes.cluster.api_server.pod_statuses import FIELD, STATUS_LISTS
 from drahealth.fakes.cluster.pods import with_condition
 from drahealth.fakes.cluster.runtime import ADDRESS, Container, ContainerState, image_id

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
 from drahealth.fakes.cluster import refusals
-from drahealth.fakes.cluster.api import NAMESPACES, PODS, Kind, Object
+from drahealth.fakes.cluster.api import NAMESPACES, PODS, Kind, Object, timestamp
 from drahealth.fakes.cluster.pods import is_terminal
 from drahealth.fakes.cluster.refusals import FieldError
 
@@ -107,11 +107,6 @@ EVENT_TTL = 3600.0
 
 COLLECTOR_FINALIZERS: Mapping[str, str] = MappingProxyType({"Orphan": "orphan", "Foreground": "foregroundDeletion"})
 """The finalizers of the garbage collector, by the propagation policy that adds them."""
-
-
-def timestamp(wall: float) -> str:
-    """Unix seconds in the form of the API: RFC 3339, whole seconds."""
-    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 _ANSWERED_WITH_OBJECT: Mapping[str, str] = MappingProxyType(

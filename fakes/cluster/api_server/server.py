@@ -27,6 +27,8 @@ from drahealth.fakes.cluster.api import (
     Snapshot,
     WatchEvent,
     custom_kinds,
+    key_of,
+    timestamp,
 )
 from drahealth.fakes.cluster.api_server import deletion, strategies
 from drahealth.fakes.cluster.api_server import deletion as collection
@@ -43,7 +45,7 @@ from drahealth.fakes.cluster.api_server.patches import Change, merged_lists, pat
 from drahealth.fakes.cluster.api_server.pod_requests import bound, budget_status, check_eviction
 from drahealth.fakes.cluster.api_server.pod_statuses import KEP_RULES, FieldRules, HealthFields, validate_status
 from drahealth.fakes.cluster.api_server.served_kinds import KindRegistry
-from drahealth.fakes.cluster.api_server.storage import ObjectFiles, Storage, copied, fast_copy, key_of
+from drahealth.fakes.cluster.api_server.storage import ObjectFiles, Storage, copied, fast_copy
 from drahealth.fakes.cluster.api_server.strategies import changed_part
 from drahealth.fakes.cluster.object_rules import check_shape, checked_namespace, namespace_of
 from drahealth.fakes.cluster.pods import resized, with_condition
@@ -127,7 +129,7 @@ class ApiServer:
 
     def time(self) -> str:
         """The time of the server, as RFC 3339."""
-        return deletion.timestamp(self._clock.wall())
+        return timestamp(self._clock.wall())
 
     async def create(self, kind: Kind, obj: Object) -> Object:
         """Creates and returns the stored object; 404 for an unknown namespace, 409 AlreadyExists, 422 Invalid."""
@@ -350,7 +352,7 @@ class ApiServer:
             raise refusals.unavailable()
 
     def _server_fields(self) -> strategies.ServerFields:
-        return strategies.ServerFields(str(uuid.uuid4()), deletion.timestamp(self._clock.wall()))
+        return strategies.ServerFields(str(uuid.uuid4()), timestamp(self._clock.wall()))
 
     def _stored(self, kind: Kind, name: str, namespace: str | None) -> Object:
         obj = self._storage.get(kind, (checked_namespace(kind, namespace) or "", name))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from drahealth.fakes.cluster import refusals
-from drahealth.fakes.cluster.api import ApiError, Kind, Object
+from drahealth.fakes.cluster.api import ApiError, Key, Kind, Object, key_of
 from drahealth.fakes.cluster.api_server import strategies
 from drahealth.fakes.cluster.object_rules import check_shape, is_name
 from drahealth.fakes.program.private_files import replace_file
@@ -112,9 +112,6 @@ RESTART_GAP = 1_000_000
 
 _LEAVES = frozenset({str, int, bool, float, type(None)})
 
-Key = tuple[str, str]
-"""Namespace (empty for kinds without) and name."""
-
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
@@ -146,11 +143,6 @@ def copied(value: Any) -> Any:
 def fast_copy(stored: Object) -> Object:
     """A copy of a stored object; tuples stay tuples. Three times as fast as `copied`."""
     return cast("Object", pickle.loads(pickle.dumps(stored, pickle.HIGHEST_PROTOCOL)))
-
-
-def key_of(obj: Object) -> Key:
-    metadata = obj["metadata"]
-    return metadata.get("namespace", ""), metadata["name"]
 
 
 def _owners(obj: Object | None) -> set[str]:

@@ -23,8 +23,8 @@ from drahealth.fakes.cluster.api import (
     ControlPlaneApi,
     Kind,
     Object,
+    timestamp,
 )
-from drahealth.fakes.cluster.api_server.deletion import timestamp
 from drahealth.fakes.cluster.mirror import Mirror, when_ready
 from drahealth.fakes.cluster.pods import allocatable, insufficient, is_gated, is_terminal, with_condition
 from drahealth.fakes.cluster.scheduling import claims

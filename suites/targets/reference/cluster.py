@@ -7,8 +7,7 @@ The reference target runs scenarios on it, with time under control. `drahealth m
 import asyncio
 from pathlib import Path
 
-from drahealth.fakes.cluster.api import NODES, ApiError, ControlPlaneApi
-from drahealth.fakes.cluster.api_server.deletion import timestamp
+from drahealth.fakes.cluster.api import NODES, ApiError, ControlPlaneApi, timestamp
 from drahealth.fakes.cluster.pods import with_condition
 from drahealth.fakes.cluster.runtime import ContainerRuntime
 from drahealth.fakes.cluster.scheduling.scheduler import ControlLoop, ReplicaSetController, Scheduler

@@ -6,8 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from drahealth.fakes.clock import JumpClock
-from drahealth.fakes.cluster.api import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, ApiError, Object, WatchEvent
-from drahealth.fakes.cluster.api_server.deletion import timestamp
+from drahealth.fakes.cluster.api import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, ApiError, Object, WatchEvent, timestamp
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.storage import HISTORY
 
