@@ -9,7 +9,6 @@ import os
 import re
 import secrets
 import shutil
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -93,12 +92,9 @@ async def node_containers(engine: Engine) -> list[Container]:
 #     <state>/clusters/<run id>/record    JSON Lines, of which the last one is valid; locked (flock(2)) by all users
 #     <state>/clusters/<run id>/...       other files of the cluster, such as its kubeconfig
 #
-# A lock ends with its process. So an unlocked record that is not marked as kept is that of an interrupted run. The
-# folder appears complete and locked.
+# A lock ends with its process. So an unlocked record that is not marked as kept is that of an interrupted run. A record
+# is locked before it is written.
 
-_DRAFT = "."
-_DRAFT_LASTS = 60.0
-"""Seconds after which an unfinished folder is removed."""
 _ATTEMPTS = 50
 _ROOM = "free some disk space there, or set XDG_STATE_HOME to a folder that can be written"
 _PAUSE = 0.01
@@ -152,16 +148,16 @@ class Claim:
 
     @classmethod
     def _make(cls, record: Record, base: Path) -> "Claim":
-        draft, lock = base / f"{_DRAFT}{record.run_id}", -1
+        folder, lock = base / record.run_id, -1
         try:
             base.mkdir(parents=True, exist_ok=True)
-            draft.mkdir(mode=0o700)
-            lock = os.open(draft / "record", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            folder.mkdir(mode=0o700)
+            lock = os.open(folder / "record", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            _write(lock, record)
-            return cls(record, draft.rename(base / record.run_id), lock)
+            _write(lock, record)  # others ignore a file without a record
+            return cls(record, folder, lock)
         except OSError:
-            shutil.rmtree(draft, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
             if lock >= 0:
                 os.close(lock)
             raise
@@ -217,10 +213,7 @@ def default_base() -> Path:
 
 
 def records(base: Path | None = None) -> list[Record]:
-    """All records of this user, oldest first. Removes unfinished folders.
-
-    Raises HarnessError if the folder cannot be read.
-    """
+    """All records of this user, oldest first. Raises HarnessError if the folder cannot be read."""
     base = default_base() if base is None else base
     try:
         return sorted(_read(base), key=lambda record: (record.made, record.run_id))
@@ -237,9 +230,6 @@ def seize(record: Record, base: Path | None = None) -> Claim | None:
 
 def _read(base: Path) -> Iterator[Record]:
     for folder in base.iterdir() if base.is_dir() else ():
-        if folder.name.startswith(_DRAFT):
-            _remove_dead_draft(folder)
-            continue
         with contextlib.suppress(OSError, ValueError):
             record = _parse(folder)
             if claim := _lock(folder, fcntl.LOCK_EX):
@@ -283,12 +273,6 @@ def _json(line: str) -> dict[str, Any] | None:
 def _write(lock: int, record: Record) -> None:
     kept = {name: value for name, value in asdict(record).items() if name not in ("run_id", "in_use")}
     os.write(lock, json.dumps(kept).encode() + b"\n")
-
-
-def _remove_dead_draft(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        if time.time() - folder.stat().st_mtime > _DRAFT_LASTS:
-            shutil.rmtree(folder)
 
 
 # The owner of a cluster, and the removal of our unused clusters.
