@@ -22,7 +22,7 @@ In the last table:
 - “The feature gate” means the gate ResourceHealthStatus.
 - In a remark, “the scenario” means the scenario of the row.
 - “The Go package” means kubeletplugin. “The Python library” is its counterpart in drahealth
-  (docs/kubelet-plugin.md).
+  (docs/python.md).
 - IDs such as READ-16 are in docs/reference/readings.md. IDs such as A-17 are in docs/facts.md.
 
 On this page, a mutant is a wrong copy of the reference or of its API server. Each mutant makes at least one scenario of

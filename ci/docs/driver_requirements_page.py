@@ -8,8 +8,8 @@ from drahealth.suites.driver_checks.verdicts import DriverRequirement, SubjectKi
 
 INTRODUCTION = """\
 If the ID of a requirement starts with DEVPLUGIN, the requirement is for device plugins
-([check-device-plugin.md](../check-device-plugin.md)), and *plugin* means the device plugin. All other requirements are
-for DRA drivers ([check.md](../check.md)).
+([drivers.md](../drivers.md#check-a-device-plugin)), and *plugin* means the device plugin. All other requirements are
+for DRA drivers ([drivers.md](../drivers.md#placeholders)).
 
 A driver or device plugin conforms if it meets every MUST that applies to it. The result also lists each violated
 SHOULD, but a violated SHOULD does not change the verdict.
@@ -17,14 +17,15 @@ SHOULD, but a violated SHOULD does not change the verdict.
 Each requirement has these lines:
 
 - **Judged by**: the commands that judge the requirement. `drahealth certify` means both levels of this command, `core`
-  (the default) and `full` ([certify.md](../certify.md#the-certificate)).
+  (the default) and `full` ([drivers.md](../drivers.md#the-certificate)).
 - **Source**: the text that contains the requirement.
 - **Applies to**: the releases of Kubernetes to which the requirement applies.
 - **Health APIs**: the health APIs to which the requirement applies. Without this line, it applies to all health APIs.
 - **Experiments**: the [experiments](#experiments) that the checks of the requirement need. A check can also use the
   results of other experiments.
 - **Fix**: what you can do if a check of the requirement fails. There is one line for each check.
-  `{registry_dir}` and `{device_plugins_dir}` are placeholders for directories of drahealth ([check.md](../check.md)).
+  `{registry_dir}` and `{device_plugins_dir}` are placeholders for directories of drahealth
+  ([drivers.md](../drivers.md#placeholders)).
 
 """
 INTRODUCTIONS = {

@@ -22,8 +22,9 @@ output:
   "drahealth-history/v1", "drahealth": VERSION, "profile": NAME, "started": RFC 3339, "monotonic": SECONDS}`. The keys
   `started` and `monotonic` have the time of the start: as date and time, and on the clock of `at`.
   `drahealth.proto.history.read_history(path)` reads a history.
-- **Evidence**: `drahealth check --evidence FILE` writes events to a file ([check.md](../check.md#evidence)). Each line
-  also has `at`, the time in seconds since the start of the run, and `experiment`, the name of the experiment.
+- **Evidence**: `drahealth check --evidence FILE` writes events to a file
+  ([drivers.md](../drivers.md#evidence)). Each line also has `at`, the time in
+  seconds since the start of the run, and `experiment`, the name of the experiment.
 
 Events with the mark **not in live output** are only in histories and in evidence. Events with the mark **live output
 only** are summaries. Histories and evidence have the complete messages instead.

@@ -8,7 +8,7 @@
 
 A driver implements `DRAPlugin`: it prepares and unprepares claims. If it reports health, it implements `HealthPlugin`
 too. The library registers the driver, serves all versions of the gRPC services, serves the health APIs, and keeps the
-ResourceSlices as published. docs/kubelet-plugin.md has a complete driver and maps the Go package to this one.
+ResourceSlices as published. docs/python.md has a complete driver and maps the Go package to this one.
 """
 
 from drahealth.fakes.kubelet_plugin.helper import Helper, start

@@ -1,4 +1,4 @@
-"""What the fixtures `drahealth_...` give: nodes and drivers for other people's tests (docs/use-in-your-tests.md).
+"""What the fixtures `drahealth_...` give: nodes and drivers for other people's tests (docs/python.md).
 
 The fixtures without `async` in their names give objects that run in a thread. The others give async context managers,
 which are entered inside the test, so that they live in its event loop, whichever plugin runs it.

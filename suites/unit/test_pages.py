@@ -32,11 +32,12 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return names | vars(sys.modules["pages"])
 
 
-def test_the_page_has_the_files_of_the_project_that_ci_runs() -> None:
-    page = (ROOT / "docs" / "test-a-controller.md").read_text()
-    shown = dict(re.findall(r"^`([^`]+)`:\n\n```\w+\n(.*?)^```$", page, re.DOTALL | re.MULTILINE))
+def test_the_page_names_the_files_of_the_project_that_ci_runs_and_shows_its_workflow() -> None:
+    page = (ROOT / "docs" / "python.md").read_text()
     files = subprocess.run(["git", "ls-files"], cwd=PROJECT, stdout=subprocess.PIPE, text=True, check=True).stdout
-    assert shown == {name: (PROJECT / name).read_text() for name in files.split()}
+    workflow = ".github/workflows/test.yml"
+    assert [name for name in files.split() if name not in page] == []
+    assert f"`{workflow}`:\n\n```yaml\n{(PROJECT / workflow).read_text()}```\n" in page
 
 
 @pytest.mark.parametrize(
@@ -152,8 +153,7 @@ def test_each_link_of_a_page_leads_to_a_file_and_a_heading(name: str) -> None:
 
 
 def test_each_page_that_the_code_names_exists() -> None:
-    names = ["git", "grep", "-hoE", r"\bdocs/[a-zA-Z0-9_/-]+\.(md|json|py|svg|cast|webp)\b"]
-    found = subprocess.run(
-        [*names, "--", ":!suites/unit"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
-    ).stdout.split()
-    assert sorted({name for name in found if not (ROOT / name).exists()}) == []
+    words = ["git", "grep", "-hoE", r"(^|[^/A-Za-z])docs/[a-zA-Z0-9_/-]+\.(md|json|py|svg|cast|webp)\b", "--"]
+    done = subprocess.run([*words, ":!suites/unit"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    named = set(re.findall(r"docs/.+", done.stdout))
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []

@@ -64,6 +64,6 @@ def test_the_examples_of_the_page_pass_and_leave_nothing_behind() -> None:
 
 
 def test_the_examples_of_the_page_have_at_most_twenty_lines() -> None:
-    page = (CHECKOUT / "docs/use-in-your-tests.md").read_text()
+    page = (CHECKOUT / "docs/python.md").read_text()
     lengths = [code.partition("```")[0].count("\n") for code in page.split("```python\n")[1:]]
     assert max(lengths) <= 20

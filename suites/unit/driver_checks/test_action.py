@@ -61,7 +61,7 @@ def test_steps_are_complete_and_use_known_inputs(action: Any) -> None:
 
 
 def test_workflow_of_the_docs_gives_known_inputs(action: Any) -> None:
-    lines = (ROOT / "docs" / "certify.md").read_text().splitlines()
+    lines = (ROOT / "docs" / "drivers.md").read_text().splitlines()
     start = lines.index("    jobs:")
     block = itertools.takewhile(lambda line: not line.strip() or line.startswith("    "), lines[start:])
     workflow = YAML(typ="safe").load(textwrap.dedent("\n".join(block)))

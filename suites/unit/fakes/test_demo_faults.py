@@ -11,8 +11,7 @@ from drahealth.proto.values import Health
 ROOT = Path(__file__).parents[3]
 DEMOS = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("certify", "check", "cluster", "driver", "manager", "running", "up")),
-    "docs/use-in-your-tests.md",
+    *(f"docs/{name}.md" for name in ("drivers", "fakes", "kubelets", "nodes", "python")),
     "ci/deploy/chart/drahealth-driver/templates/NOTES.txt",
     "ci/deploy/kind-demo",
     "ci/docs/up-picture",

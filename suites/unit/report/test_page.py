@@ -23,7 +23,7 @@ from drahealth.suites.unit.report.html_parts import Parts
 from drahealth.suites.unit.report.reports import RERUN, failing, summaries, summary_of
 
 LIMIT = 4_000_000
-"""Characters of the longest page of one run, as docs/report.md promises."""
+"""Characters of the longest page of one run, as docs/drivers.md promises."""
 HOSTILE = [
     "</script><script>alert(1)</script>",
     "\"'><img src=x onerror=alert(1)>",

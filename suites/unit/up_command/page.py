@@ -1,4 +1,4 @@
-"""The examples of docs/up.md: a Pod, and a program that reads the health of its devices with the official client."""
+"""The examples of docs/nodes.md: a Pod, and a program that reads the health of its devices with the official client."""
 
 import os
 import re
