@@ -3,7 +3,6 @@
 A lock on a directory orders two processes that start at the same time. The lock ends with its process.
 """
 
-import asyncio
 import fcntl
 import glob
 import os
@@ -19,6 +18,7 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.hardware.driver_instance import DriverInstance
 from drahealth.fakes.hardware.instances import UPGRADE
 from drahealth.fakes.kubelet_plugin.interface import hidden
+from drahealth.fakes.waiting import poll
 from drahealth.proto.sockets import SocketInUse, is_served
 
 PATIENCE = 60.0
@@ -53,18 +53,17 @@ def _opened(folder: Path) -> int:
 
 
 async def _lock(held: int, folder: Path) -> None:
-    deadline = asyncio.get_running_loop().time() + PATIENCE
-    while True:
+    def is_locked() -> bool:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if asyncio.get_running_loop().time() > deadline:
-                raise SocketInUse(
-                    f"another process has held the lock of {folder} for more than {PATIENCE:g} s; end that process"
-                ) from None
-            await asyncio.sleep(_EVERY)
-        else:
-            return
+            return False
+        return True
+
+    if not await poll(is_locked, _EVERY, PATIENCE):
+        raise SocketInUse(
+            f"another process has held the lock of {folder} for more than {PATIENCE:g} s; end that process"
+        )
 
 
 class ExclusiveDriver(FakeDriver):

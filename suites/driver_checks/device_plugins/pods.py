@@ -7,6 +7,7 @@ from functools import partial
 from uuid import uuid4
 
 from drahealth.fakes.cluster.api import NODES, PODS, ApiError, ListWatch, Object
+from drahealth.fakes.waiting import poll
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Event, ListReceived, PodRequested, RegistrationFailed
 from drahealth.proto.values import Health, PluginDevice, health_of
@@ -150,11 +151,12 @@ async def _amounts(node: _Node, broken: tuple[Fault, ...]) -> dict[str, int]:
     All of a resource with a device that a fault names; at least two of the first resource, if a fault names no device.
     """
     lab, seen, clock = node.lab, node.seen, node.lab.subject.clock
-    end = clock.now() + SOCKET_LIMIT
-    while not seen.lists and clock.now() < end:
+
+    def are_listed() -> bool:
         lab.subject.check_running()
-        await clock.sleep(PAUSE)
-    if not seen.lists:
+        return bool(seen.lists)
+
+    if not await poll(are_listed, PAUSE, SOCKET_LIMIT, clock):
         problem = f"no device plugin was registered within {SOCKET_LIMIT:g} s"
         lab.record(RegistrationFailed("{device_plugins_dir}", problem))
         raise Incomplete(problem)
@@ -184,14 +186,13 @@ def _asked(lab: Lab, resource: str, healthy: int) -> int:
 
 async def _shown(node: _Node, asked: Mapping[str, int]) -> None:
     """Waits until the node has the devices, or the limit."""
-    clock = node.lab.subject.clock
-    end = clock.now() + _NODE_LIMIT
-    while clock.now() < end:
-        found = await node.allocatable()
-        if all(found.get(name, 0) >= count for name, count in asked.items()):
-            return
+
+    async def are_shown() -> bool:
         node.lab.subject.check_running()
-        await clock.sleep(PAUSE)
+        found = await node.allocatable()
+        return all(found.get(name, 0) >= count for name, count in asked.items())
+
+    await poll(are_shown, PAUSE, _NODE_LIMIT, node.lab.subject.clock)
 
 
 async def _run_pod(
