@@ -10,6 +10,7 @@ from aiohttp import web
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.manager.releases import DEFAULT_VERSION, NEWEST
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.lab import Facts, Lab
 from drahealth.suites.driver_checks.real_kubelet import CLAIMS_FILE, cluster_kubelet, pause_images
@@ -23,7 +24,7 @@ PAUSE = "registry.k8s.io/pause:3.10"
 IMAGES = [{"names": ["example.com/pausing:1"]}, {"names": ["registry.k8s.io/pause@sha256:ab", PAUSE]}]
 
 
-def node(version: str = "v1.37.1", images: object = IMAGES) -> Object:
+def node(version: str = f"v{DEFAULT_VERSION}", images: object = IMAGES) -> Object:
     return {"metadata": {"name": NODE}, "status": {"nodeInfo": {"kubeletVersion": version}, "images": images}}
 
 
@@ -62,7 +63,7 @@ async def test_pods_run_on_the_kubelet_of_the_node(tmp_path: Path) -> None:
     (tmp_path / CLAIMS_FILE).write_text("{}")
     async with lab(tmp_path, node()) as given:
         found = await cluster_kubelet(given)
-    assert (found.node_name, found.profile.release, found.root, found.image) == (NODE, "1.37", tmp_path, PAUSE)
+    assert (found.node_name, found.profile.release, found.root, found.image) == (NODE, NEWEST.release, tmp_path, PAUSE)
 
 
 @pytest.mark.parametrize("version", ["v1.36.2", "v1.31.0", ""])

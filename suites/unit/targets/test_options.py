@@ -80,9 +80,9 @@ def test_default_target_is_the_reference_with_the_kep_profile() -> None:
 
 
 def test_a_real_kubelet_has_the_profile_of_its_release() -> None:
-    assert made("--target kubelet --kubernetes v1.37.0").configuration == KubeletConfiguration(
-        NEWEST, f"{NEWEST.release}.0"
-    )
+    version = f"{NEWEST.release}.0"
+    found = made(f"--target kubelet --kubernetes v{version}").configuration
+    assert found == KubeletConfiguration(NEWEST, version)
 
 
 @pytest.mark.parametrize(

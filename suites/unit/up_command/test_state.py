@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.kind import ownership
 from drahealth.suites.up_command.node_commands import next_lines, status_of
@@ -24,7 +25,7 @@ from drahealth.suites.up_command.node_folder import (
 from drahealth.suites.up_command.options import UpOptions, gates_of, planned
 
 OWN = ProcessIdentity.own()
-STATE = NodeState("1.37.1", {"Some": True}, "ready", process=OWN)
+STATE = NodeState(DEFAULT_VERSION, {"Some": True}, "ready", process=OWN)
 
 
 def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -92,8 +93,8 @@ def test_only_one_process_has_the_lock(folder: NodeFolder) -> None:
 
 
 def test_missing_options_default_to_those_of_the_earlier_start() -> None:
-    assert planned(UpOptions(), STATE) == NodeState("1.37.1", {"Some": True})
-    assert planned(UpOptions(gates={}), STATE) == NodeState("1.37.1")
+    assert planned(UpOptions(), STATE) == NodeState(DEFAULT_VERSION, {"Some": True})
+    assert planned(UpOptions(gates={}), STATE) == NodeState(DEFAULT_VERSION)
     assert planned(UpOptions(reference=True), None) == NodeState("")
 
 
