@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-PREPARATION = {"sudo", "curl"}
+PREPARATION = {"sudo", "curl", "ci/set-up"}
 """Commands of the workflows that prepare the machine."""
 ON_KIND = {"ci/drahealth", "ci/deploy/kind-demo"}
 """Commands of the workflows that need a kind cluster. .ci/run does not create one."""

@@ -1,4 +1,4 @@
-"""`drahealth manager --api-server real` (`ci/e2e/check-api-server` runs this)."""
+"""`drahealth manager --api-server real` (`ci/step api-server` runs this)."""
 
 import asyncio
 import json

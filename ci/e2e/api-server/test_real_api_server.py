@@ -1,4 +1,4 @@
-"""The reference with a real API server (`ci/e2e/check-api-server` runs this)."""
+"""The reference with a real API server (`ci/step api-server` runs this)."""
 
 import asyncio
 import sys

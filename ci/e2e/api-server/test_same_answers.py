@@ -1,4 +1,4 @@
-"""The API server in memory answers as kube-apiserver does (`ci/e2e/check-api-server` runs this).
+"""The API server in memory answers as kube-apiserver does (`ci/step api-server` runs this).
 
 The same requests go to both. Each difference is accepted in `ci/e2e/api_answers/accepted.toml`, or an error.
 """

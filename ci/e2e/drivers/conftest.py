@@ -1,4 +1,4 @@
-"""Tests of the real Go drivers that variables such as FILEHEALTH name (`ci/e2e/check-drivers` runs them)."""
+"""Tests of the real Go drivers that variables such as FILEHEALTH name (`ci/step drivers` runs them)."""
 
 import pytest
 

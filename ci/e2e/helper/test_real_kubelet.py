@@ -1,4 +1,4 @@
-"""A driver on the helper beside a real kubelet, with a real API server (`ci/e2e/check-helper` runs this)."""
+"""A driver on the helper beside a real kubelet, with a real API server (`ci/step helper` runs this)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The official Python client, asynchronous, on a node of `drahealth up`. `ci/e2e/check-api-server` has a real one."""
+"""The official Python client, asynchronous, on a node of `drahealth up`. `ci/step api-server` has a real one."""
 
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable

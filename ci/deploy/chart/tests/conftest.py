@@ -1,4 +1,4 @@
-"""The chart, rendered by the Helm that DRAHEALTH_HELM names (`ci/deploy/check-chart` runs these tests with it)."""
+"""The chart, rendered by the Helm that DRAHEALTH_HELM names (`ci/step chart` runs these tests with it)."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""API servers of both kinds, without Kubernetes programs (`ci/e2e/check-api-server` tests the others)."""
+"""API servers of both kinds, without Kubernetes programs (`ci/step api-server` tests the others)."""
 
 import fcntl
 import stat
