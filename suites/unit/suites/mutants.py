@@ -35,8 +35,8 @@ class KnowsContainers(DraManager):
 class IgnoresWaiting(KnowsContainers):
     """The entries of a container that does not run do not change."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._shown: dict[tuple[str, str], tuple[ResourceStatus, ...]] = {}
 
     def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
@@ -60,8 +60,8 @@ class ForgetsTheRestarted(KnowsContainers):
 class ForgetsTheUnused(DraManager):
     """An unused claim keeps its first shown health."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._first: dict[str, tuple[ResourceStatus, ...]] = {}
 
     def allocated_resources_status(self, pod_uid: str, uses: PodClaims) -> AllocatedResources:
@@ -244,8 +244,8 @@ class SavesAtTheEnd(DraManager):
 class NotifiesAgain(DraManager):
     """Each report notifies the pods of all devices that it omits."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._ever: set[DeviceId] = set()
 
     def _reported(self, driver: str, report: Report) -> None:
@@ -267,8 +267,8 @@ class ForgetsTimeouts(DraManager):
 class KeepsTheFirstMessage(DraManager):
     """A new message without a change of health is ignored."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._first: dict[tuple[str, str, str], tuple[Health, str]] = {}
 
     def _reported(self, driver: str, report: Report) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from drahealth.manager.calls import Context
 from drahealth.manager.device_plugins import DevicePlugin, DevicePluginManager, Entries
@@ -23,8 +22,8 @@ class TellsNobody(DevicePluginManager):
 class StaysSick(DevicePluginManager):
     """A device that was listed as unhealthy once stays unhealthy."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._bad: dict[str, str] = {}
 
     def _listed(self, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:
@@ -35,8 +34,8 @@ class StaysSick(DevicePluginManager):
 class ShowsTheWholeResource(DevicePluginManager):
     """A container also shows the devices of others."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._all: dict[str, list[str]] = {}
 
     def _listed(self, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:
@@ -54,8 +53,8 @@ class ShowsTheWholeResource(DevicePluginManager):
 class ListensOnce(DevicePluginManager):
     """A restarted plugin is registered and not watched."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._first: dict[str, DevicePlugin] = {}
 
     def _listed(self, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:
@@ -100,8 +99,8 @@ class NeedsDra(DevicePluginManager):
 class ReadsOneList(DevicePluginManager):
     """Only the first list of a plugin counts."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._read: set[DevicePlugin] = set()
 
     def _listed(self, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:

@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from drahealth.manager.calls import Context
 from drahealth.manager.dra import DraManager
 from drahealth.proto.values import (
     DeviceHealth,
@@ -34,8 +34,8 @@ class ForgetsMessages(_Mishears):
 class NeverForgives(_Mishears):
     """A device that was unhealthy once stays unhealthy."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._bad: dict[str, DeviceHealth] = {}
 
     def _heard(self, report: Report) -> Report:
@@ -48,8 +48,8 @@ class NeverForgives(_Mishears):
 class TiresOfFaults(_Mishears):
     """Only the first ten reports with an Unhealthy device count."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._faults = 0
 
     def _heard(self, report: Report) -> Report | None:
@@ -60,8 +60,8 @@ class TiresOfFaults(_Mishears):
 class ReportsTheFirst(_Mishears):
     """Only the first of several changes within a minute is used."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._deaf_until = 0.0
 
     def _heard(self, report: Report) -> Report | None:
@@ -75,8 +75,8 @@ class ReportsTheFirst(_Mishears):
 class ForgetsTheAbsent(_Mishears):
     """A device that is missing from a report is Unknown immediately."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._known: dict[str, DeviceHealth] = {}
 
     def _heard(self, report: Report) -> Report:

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
 
+from drahealth.manager.calls import Context
 from drahealth.manager.dra import DraManager
 from drahealth.manager.plugin import DraPlugin
 from drahealth.manager.registration import Candidate, Socket
@@ -18,16 +18,16 @@ OnReport = Callable[[Report], None]
 class WatchesTheOlder(DraManager):
     """A second instance is not watched."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._plugins._watch = lambda plugin, older: None if older else plugin.watch()  # type: ignore[method-assign]
 
 
 class WatchesOnce(DraManager):
     """A restarted plugin is not watched."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._seen: set[str] = set()
         self._plugins._watch = self._watch_once  # type: ignore[method-assign]
 
@@ -40,8 +40,8 @@ class WatchesOnce(DraManager):
 class WatchesTwice(DraManager):
     """Every plugin has two streams. Reports count once both are open, so that no story ends before."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._more: list[DraPlugin] = []
         self._plugin = self._plugins._plugin
         self._plugins._plugin = self._two  # type: ignore[method-assign]
@@ -79,8 +79,8 @@ class HoldsOn(DraManager):
 class _OtherPlugins(DraManager):
     """The base of managers with wrong plugin handling."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         make = self._plugins._plugin
 
         def changed(candidate: Candidate) -> DraPlugin:
@@ -114,8 +114,8 @@ class KeepsOldStreams(_OtherPlugins):
 class ClearsWithAnyInstance(DraManager):
     """The end of any instance clears the health of its driver."""
 
-    def __init__(self, root: Path, **known: Any) -> None:
-        super().__init__(root, **known)
+    def __init__(self, root: Path, context: Context) -> None:
+        super().__init__(root, context)
         self._plugin = self._plugins._plugin
         self._plugins._plugin = self._clearing  # type: ignore[method-assign]
 
