@@ -72,9 +72,7 @@ def choice(names: Sequence[str], sample: int | None, seed: int | None) -> list[s
     known = [*WITHOUT_FAULT, *MUTANTS]
     for name in names:
         if name not in known:
-            raise ConfigurationError(
-                f"unknown mutant {name!r}", near(name, known, "ci/docs/generate --evidence FOLDER")
-            )
+            raise ConfigurationError(f"unknown mutant {name!r}", near(name, known, "suites/driver_checks/proven.toml"))
     if names and sample is not None:
         raise ConfigurationError("--sample and MUTANT exclude each other", "remove one of them")
     if seed is not None and sample is None:
