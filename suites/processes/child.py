@@ -122,7 +122,8 @@ class Child:
         starting: asyncio.Task[tuple[asyncio.SubprocessTransport, object]] | None = None
         try:
             await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reports), os.fdopen(source, "rb", 0))
-            guard = guarded(watched, sink, argv, str(folder or _present_folder()), daemons=daemons)
+            where = str(Path(_present_folder(), folder)) if folder else _present_folder()
+            guard = guarded(watched, sink, argv, where, daemons=daemons)
             starting = asyncio.ensure_future(
                 loop.subprocess_exec(
                     lambda: pipes,

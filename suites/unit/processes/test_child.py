@@ -51,6 +51,12 @@ async def test_exit_code_and_output_are_reported() -> None:
         assert (await process.exited(), process.output()) == ((7, 0), ("hello",))
 
 
+async def test_relative_folder_is_that_of_the_caller_in_a_sandbox() -> None:
+    elsewhere = ("sh", "-c", 'cd / && exec "$@"', "sh")  # as nsenter into a mount namespace
+    process = await Child.start(["pwd"], os.environ, Path(), entry=elsewhere)
+    assert (await process.exited(), await process.close(), process.output()) == ((0, 0), 0, (str(Path.cwd()),))
+
+
 async def test_signal_reaches_the_driver() -> None:
     async with python("import time; time.sleep(600)") as process:
         process.signal(signal.SIGTERM)
