@@ -9,7 +9,7 @@ from pathlib import Path
 
 from drahealth.suites.unit.command_process import PATIENCE
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "up.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "nodes.md"
 
 
 def python_of(page: Path) -> str:
