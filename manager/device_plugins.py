@@ -22,11 +22,11 @@ from drahealth.manager.allocations import (
 )
 from drahealth.manager.calls import Context, PluginCalls, malformed_received, next_stream, notify_each, path_text, spawn
 from drahealth.manager.checkpoint import Checkpoint
+from drahealth.manager.device_status import MAP_SLOTS, turned
 from drahealth.manager.dra import Notify
 from drahealth.manager.plugin import PluginError, describe_end
 from drahealth.manager.registration import DIAL_LIMIT, Candidate, KubeletSocket, Refused, Socket
 from drahealth.manager.resources import Resources
-from drahealth.manager.status import MAP_SLOTS, turned
 from drahealth.proto.clock import Clock
 from drahealth.proto.device_plugin import (
     ALLOCATE,

@@ -15,9 +15,9 @@ from drahealth.manager.cache import HealthCache, Reading, Update
 from drahealth.manager.calls import Context, notify_each, path_text
 from drahealth.manager.checkpoint import Checkpoint, HealthFile
 from drahealth.manager.claims import Claims, PreparedClaim
+from drahealth.manager.device_status import MAP_SLOTS, entries, is_shown, turned
 from drahealth.manager.plugin import DraPlugin, PluginError
 from drahealth.manager.registration import Candidate, Refused, Socket
-from drahealth.manager.status import MAP_SLOTS, entries, is_shown, turned
 from drahealth.proto.events import (
     DeviceChanged,
     HealthRestored,

@@ -1,1 +1,1 @@
-"""Fake surroundings of a kubelet: an API server in memory, scheduling, a pod worker, containers, and API clients."""
+"""Fake surroundings of a kubelet: an API server in memory, scheduling, containers, and API clients."""

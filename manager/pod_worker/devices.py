@@ -9,7 +9,7 @@ from drahealth.fakes.cluster.pods import init_containers, requests_by_container
 from drahealth.fakes.waiting import Retry, cancel_and_wait
 from drahealth.manager.manager import DeviceManager
 from drahealth.manager.pod_worker.pod_object import PodObject
-from drahealth.manager.pod_worker.status import Waiting
+from drahealth.manager.pod_worker.pod_status import Waiting
 from drahealth.proto.clock import Clock
 from drahealth.proto.values import (
     AdmissionError,

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from drahealth.manager.pod_worker.status import PodEvent
+from drahealth.manager.pod_worker.pod_status import PodEvent
 
 COMBINED = "(combined from similar events): "
 MAX_SIMILAR = 10

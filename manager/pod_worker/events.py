@@ -6,7 +6,7 @@ import logging
 from drahealth.fakes.cluster.api import EVENTS, Api, ApiError, Object, timestamp
 from drahealth.fakes.waiting import Retry
 from drahealth.manager.pod_worker.event_series import EventSeries, EventWrite
-from drahealth.manager.pod_worker.status import PodEvent
+from drahealth.manager.pod_worker.pod_status import PodEvent
 from drahealth.proto.clock import Clock
 
 log = logging.getLogger(__name__)

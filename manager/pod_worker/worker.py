@@ -22,7 +22,7 @@ from drahealth.manager.manager import DeviceManager
 from drahealth.manager.pod_worker.devices import PodDevices
 from drahealth.manager.pod_worker.events import EventRecorder
 from drahealth.manager.pod_worker.pod_object import PodObject
-from drahealth.manager.pod_worker.status import (
+from drahealth.manager.pod_worker.pod_status import (
     PodEvent,
     PodFacts,
     Waiting,

@@ -19,7 +19,7 @@ from drahealth.proto.services import DRA_PLUGIN
 from drahealth.suites.commands.check_run import target_of
 from drahealth.suites.commands.starters import write_new
 from drahealth.suites.driver_checks.all_checks import CHECKS
-from drahealth.suites.driver_checks.claims import published_devices
+from drahealth.suites.driver_checks.claims_experiments import published_devices
 from drahealth.suites.driver_checks.driver_run import DriverRun, duration, plan
 from drahealth.suites.driver_checks.experiments import Experiment
 from drahealth.suites.driver_checks.profile.faults import FAULTS_LIMIT

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from drahealth.manager.device_status import resource_id
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.releases import PROFILES
-from drahealth.manager.status import resource_id
 from drahealth.proto.events import PodDeleted, PodRequested, PreparedClaimsRead, StatusSeen
 from drahealth.proto.values import DeviceId, Health, PreparedDevice, ResourceHealth
 from drahealth.suites.driver_checks.evidence import Evidence, Observation

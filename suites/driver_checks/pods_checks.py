@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from drahealth.manager.device_status import cut
 from drahealth.manager.profile import KEP
-from drahealth.manager.status import cut
 from drahealth.proto.events import CdiSpecsRead, EventSeen, FaultCleared, FaultInjected, StatusSeen, StreamClosed
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.cdi_specs import defined_in

@@ -16,16 +16,20 @@ from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events.checks import Outcome
 from drahealth.proto.quoting import one_line
 from drahealth.proto.version import __version__
-from drahealth.suites.driver_checks.claims import claims, driver_restart, slow_prepare
-from drahealth.suites.driver_checks.device_plugins.devices import (
+from drahealth.suites.driver_checks.claims_experiments import claims, driver_restart, slow_prepare
+from drahealth.suites.driver_checks.device_plugins.devices_experiments import (
     allocation,
     container_start,
     list_and_watch,
     plugin_faults,
     preferred_allocation,
 )
-from drahealth.suites.driver_checks.device_plugins.pods import plugin_kubelet_pod, plugin_pod_faults, plugin_pod_status
-from drahealth.suites.driver_checks.device_plugins.registration import (
+from drahealth.suites.driver_checks.device_plugins.pods_experiments import (
+    plugin_kubelet_pod,
+    plugin_pod_faults,
+    plugin_pod_status,
+)
+from drahealth.suites.driver_checks.device_plugins.registration_experiments import (
     plugin_kubelet_restart,
     plugin_registration,
     refused_plugin,
@@ -43,7 +47,7 @@ from drahealth.suites.driver_checks.evidence import (
     secrets_in,
 )
 from drahealth.suites.driver_checks.experiments import Experiment, Incomplete, NotApplicable, Process, Unavailable
-from drahealth.suites.driver_checks.fault_experiments import (
+from drahealth.suites.driver_checks.faults_experiments import (
     backend_restart,
     fault_during_kubelet_restart,
     fault_during_prepare,
@@ -57,21 +61,26 @@ from drahealth.suites.driver_checks.fault_experiments import (
     second_fault,
     stop_and_continue,
 )
-from drahealth.suites.driver_checks.fault_steps import FENCE_LIMIT
-from drahealth.suites.driver_checks.health import slow_subscriber, subscribers, watch
+from drahealth.suites.driver_checks.faults_steps import FENCE_LIMIT
+from drahealth.suites.driver_checks.health_experiments import slow_subscriber, subscribers, watch
 from drahealth.suites.driver_checks.lab import Facts, Lab
 from drahealth.suites.driver_checks.output_text import exit_text, output_text
-from drahealth.suites.driver_checks.pods import kubelet_pod_faults, kubelet_pod_status, pod_faults, pod_status
+from drahealth.suites.driver_checks.pods_experiments import (
+    kubelet_pod_faults,
+    kubelet_pod_status,
+    pod_faults,
+    pod_status,
+)
 from drahealth.suites.driver_checks.profile.faults import BACKEND_LIMIT
-from drahealth.suites.driver_checks.registration import (
+from drahealth.suites.driver_checks.registration_experiments import (
     end,
     refused_registration,
     registration,
     reregistration,
     services,
 )
-from drahealth.suites.driver_checks.rolling_update import rolling_update
-from drahealth.suites.driver_checks.slices import api_server_down, slice_deletion, slices
+from drahealth.suites.driver_checks.rolling_update_experiments import rolling_update
+from drahealth.suites.driver_checks.slices_experiments import api_server_down, slice_deletion, slices
 from drahealth.suites.driver_checks.subject.laboratory import laboratory
 from drahealth.suites.driver_checks.subject.subject import AdaptersOf, Subject
 from drahealth.suites.errors import ConfigurationError, HarnessError

@@ -1,1 +1,1 @@
-"""The judgement of a run: requirements, known issues, invariants, violations, and the report."""
+"""The judgement of a run: requirements, known issues, invariants, and violations."""

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from drahealth.manager.cache import HealthCache
+from drahealth.manager.device_status import entries, resource_id
 from drahealth.manager.plugin import pick_health_api
 from drahealth.manager.profile import Profile
 from drahealth.manager.releases import MINORS, RELEASES, enables
 from drahealth.manager.resources import Resources
-from drahealth.manager.status import entries, resource_id
 from drahealth.proto.events import ListReceived, ReportReceived, StreamClosed, StreamOpened
 from drahealth.proto.quoting import printable
 from drahealth.proto.values import (

@@ -25,7 +25,7 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import DeviceId
-from drahealth.suites.driver_checks.claims import (
+from drahealth.suites.driver_checks.claims_experiments import (
     UNPUBLISHED,
     Published,
     allocator,
@@ -192,7 +192,7 @@ async def test_hanging_prepare_ends_the_experiment(rig: LabRig, monkeypatch: pyt
     async def hang(request: Any, context: Any) -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("drahealth.suites.driver_checks.claims.CALL_LIMIT", 0.1)
+    monkeypatch.setattr("drahealth.suites.driver_checks.claims_experiments.CALL_LIMIT", 0.1)
     await serve_prepare(rig, hang)
     await run(rig, "claims")
     assert [call.code for call in rig.happened(GrpcCall)] == ["DEADLINE_EXCEEDED"]

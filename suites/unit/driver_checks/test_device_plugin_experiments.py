@@ -23,14 +23,14 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.sockets import is_served, target
 from drahealth.proto.values import PluginDevice
-from drahealth.suites.driver_checks.device_plugins.devices import (
+from drahealth.suites.driver_checks.device_plugins.devices_experiments import (
     allocation,
     container_start,
     list_and_watch,
     preferred_allocation,
 )
 from drahealth.suites.driver_checks.device_plugins.kubelet import RegisteredPlugin
-from drahealth.suites.driver_checks.device_plugins.registration import (
+from drahealth.suites.driver_checks.device_plugins.registration_experiments import (
     kubelet_of,
     plugin_kubelet_restart,
     plugin_registration,
@@ -40,7 +40,7 @@ from drahealth.suites.driver_checks.device_plugins.registration import (
 )
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.lab import Lab
-from drahealth.suites.driver_checks.registration import REFUSAL
+from drahealth.suites.driver_checks.registration_experiments import REFUSAL
 from drahealth.suites.driver_checks.scripted_kubelet import ACCEPT, PAUSE
 from drahealth.suites.unit.driver_checks.lab_rig import LabRig
 from drahealth.suites.unit.endings import PATIENCE

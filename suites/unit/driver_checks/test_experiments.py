@@ -27,7 +27,7 @@ from drahealth.suites.driver_checks.experiments import (
     NotApplicable,
 )
 from drahealth.suites.driver_checks.lab import Facts, Lab
-from drahealth.suites.driver_checks.registration import LATE, described
+from drahealth.suites.driver_checks.registration_experiments import LATE, described
 from drahealth.suites.driver_checks.run_experiments import RUNS
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin, subscribed
 from drahealth.suites.driver_checks.subject.subject import Subject

@@ -9,7 +9,7 @@ import pytest
 from drahealth.proto.events import Event, FaultInjected, PodRequested, ReportReceived, StatusSeen
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.observed_pods import resources
-from drahealth.suites.driver_checks.pods import devices_to_break, faults_of_pods
+from drahealth.suites.driver_checks.pods_experiments import devices_to_break, faults_of_pods
 from drahealth.suites.driver_checks.profile.faults import RemoveFile, SetEnvironment, WriteFile
 from drahealth.suites.driver_checks.verdicts import Verdict
 from drahealth.suites.unit.driver_checks.edits import finding

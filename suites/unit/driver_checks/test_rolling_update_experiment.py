@@ -7,7 +7,7 @@ import pytest
 from drahealth.proto.events import Event, GrpcCall, ProcessStarted
 from drahealth.suites.driver_checks.experiments import Incomplete
 from drahealth.suites.driver_checks.lab import Lab
-from drahealth.suites.driver_checks.rolling_update import rolling_update
+from drahealth.suites.driver_checks.rolling_update_experiments import rolling_update
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin
 from drahealth.suites.driver_checks.subject.subject import Subject
 from drahealth.suites.unit.driver_checks.lab_rig import DRIVER, LabRig

@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from drahealth.manager.cache import HealthCache
 from drahealth.manager.checkpoint import health_text, load_health
 from drahealth.manager.claims import Claims, PreparedClaim
+from drahealth.manager.device_status import entries as core_entries
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.releases import NEWEST, PROFILES
-from drahealth.manager.status import entries as core_entries
 from drahealth.manager.stream import Action, Input, State, step
 from drahealth.proto.values import ClaimRef, ClaimUse, DeviceHealth, DeviceId, Health, PreparedDevice
 from drahealth.suites.unit.manager.core_model import Holdings, Knowledge, entries, rules_of

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.manager.pod_worker.event_series import BURST, COMBINED, MAX_SIMILAR, REFILL, EventSeries
-from drahealth.manager.pod_worker.status import PodEvent
+from drahealth.manager.pod_worker.pod_status import PodEvent
 
 
 def told(message: str = "gpu-0 is Unhealthy", reason: str = "DeviceUnhealthy") -> PodEvent:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from drahealth.fakes.cluster.api import EVENTS, Object
-from drahealth.manager.pod_worker.status import PodEvent
+from drahealth.manager.pod_worker.pod_status import PodEvent
 from drahealth.proto.values import Health
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.pod_world import World, running_world, shown

@@ -3,7 +3,7 @@
 import pytest
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.manager.pod_worker.status import PodEvent, health_events
+from drahealth.manager.pod_worker.pod_status import PodEvent, health_events
 
 GPU = "gpu.example.com/node-a/gpu-0"
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.runtime import Container, ContainerConfig, ContainerState
-from drahealth.manager.pod_worker.status import Plan, in_order_of_stopping, plan
+from drahealth.manager.pod_worker.pod_status import Plan, in_order_of_stopping, plan
 
 SIDECAR = {"name": "side", "restartPolicy": "Always"}
 

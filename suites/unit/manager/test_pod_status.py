@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.cluster.runtime import Container, ContainerConfig, ContainerState, image_id
-from drahealth.manager.pod_worker.status import PodFacts, Waiting, pod_status
+from drahealth.manager.pod_worker.pod_status import PodFacts, Waiting, pod_status
 from drahealth.proto.values import AllocatedResources, Health, ResourceHealth, ResourceStatus
 
 WALL = 1_700_000_000.0

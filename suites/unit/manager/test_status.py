@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.manager.cache import UNKNOWN, Reading
+from drahealth.manager.device_status import cut, entries, is_shown, resource_id
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.releases import NEWEST, PROFILES
-from drahealth.manager.status import cut, entries, is_shown, resource_id
 from drahealth.proto.values import ClaimUse, DeviceId, Health, PreparedDevice, ResourceHealth, ResourceStatus
 
 HEALTHY, UNHEALTHY, UNKNOWN_HEALTH = Health.HEALTHY, Health.UNHEALTHY, Health.UNKNOWN

@@ -15,7 +15,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.runtime import ContainerState
 from drahealth.fakes.cluster.scheduling.claims import reserved
 from drahealth.manager.pod_worker.devices import PodDevices
-from drahealth.manager.pod_worker.status import PodEvent, pod_status
+from drahealth.manager.pod_worker.pod_status import PodEvent, pod_status
 from drahealth.manager.pod_worker.worker import PodLifecycle, PodWorkers
 from drahealth.manager.profile import Profile
 from drahealth.suites.targets.api_servers.serving import MemoryApiServer

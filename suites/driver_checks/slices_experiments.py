@@ -8,10 +8,10 @@ from drahealth.manager.plugin import advertised_health_api
 from drahealth.manager.profile import KEP
 from drahealth.manager.registration import find_sockets
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
-from drahealth.suites.driver_checks.fault_steps import FaultStreams, fault_streams
+from drahealth.suites.driver_checks.faults_steps import FaultStreams, fault_streams
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
-from drahealth.suites.driver_checks.registration import (
+from drahealth.suites.driver_checks.registration_experiments import (
     SOCKET_LIMIT,
     call_without_claims,
     described,

@@ -16,10 +16,10 @@ from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.values import ClaimRef, DeviceId
 from drahealth.suites.driver_checks.cdi_specs import read_specs
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
-from drahealth.suites.driver_checks.health import health_apis
+from drahealth.suites.driver_checks.health_experiments import health_apis
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
-from drahealth.suites.driver_checks.registration import known, plugin_of_process, restarted
+from drahealth.suites.driver_checks.registration_experiments import known, plugin_of_process, restarted
 from drahealth.suites.driver_checks.scripted_kubelet import (
     Called,
     DraCalls,

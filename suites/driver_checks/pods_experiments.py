@@ -9,9 +9,9 @@ from typing import Protocol
 from drahealth.fakes.cluster.api import EVENTS, PODS, ListWatch, Object
 from drahealth.fakes.cluster.mirror import PodWatch, after
 from drahealth.fakes.waiting import in_background
+from drahealth.manager.device_status import resource_id
 from drahealth.manager.plugin import advertised_health_api, pick_health_api
 from drahealth.manager.profile import Profile
-from drahealth.manager.status import resource_id
 from drahealth.proto.events import (
     IN_SHORT,
     CdiSpecsRead,
@@ -28,10 +28,10 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.values import ClaimRef, DeviceId, Health, PreparedDevice
 from drahealth.suites.driver_checks.cdi_specs import read_specs
-from drahealth.suites.driver_checks.claims import Allocator, allocator
+from drahealth.suites.driver_checks.claims_experiments import Allocator, allocator
 from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
-from drahealth.suites.driver_checks.fault_steps import Bench
+from drahealth.suites.driver_checks.faults_steps import Bench
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device, answered, mapping, sequence
 from drahealth.suites.driver_checks.observed_pods import shown_health
@@ -43,7 +43,7 @@ from drahealth.suites.driver_checks.real_kubelet import (
     cluster_kubelet,
     real_kubelet,
 )
-from drahealth.suites.driver_checks.registration import SOCKET_LIMIT, described, started
+from drahealth.suites.driver_checks.registration_experiments import SOCKET_LIMIT, described, started
 from drahealth.suites.driver_checks.scripted_kubelet import (
     Plugin,
     device_plugin_manager,

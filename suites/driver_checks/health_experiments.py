@@ -7,7 +7,7 @@ from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.suites.driver_checks.experiments import NotApplicable
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT, WATCHED
-from drahealth.suites.driver_checks.registration import known
+from drahealth.suites.driver_checks.registration_experiments import known
 from drahealth.suites.driver_checks.scripted_kubelet import subscribed
 
 WATCH_SECONDS = WATCHED + 1.0

@@ -11,15 +11,19 @@ from drahealth.fakes.waiting import poll
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Event, ListReceived, PodRequested, RegistrationFailed
 from drahealth.proto.values import Health, PluginDevice, health_of
-from drahealth.suites.driver_checks.claims import NAMESPACE
+from drahealth.suites.driver_checks.claims_experiments import NAMESPACE
 from drahealth.suites.driver_checks.device_plugins.kubelet import Relay
-from drahealth.suites.driver_checks.device_plugins.registration import MORE_LIMIT, kubelet_of, registered_plugins
+from drahealth.suites.driver_checks.device_plugins.registration_experiments import (
+    MORE_LIMIT,
+    kubelet_of,
+    registered_plugins,
+)
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
-from drahealth.suites.driver_checks.fault_steps import Bench
+from drahealth.suites.driver_checks.faults_steps import Bench
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.observed_pods import shown_in_entry
-from drahealth.suites.driver_checks.pods import (
+from drahealth.suites.driver_checks.pods_experiments import (
     KUBELET,
     REFERENCE,
     Limits,
@@ -31,10 +35,10 @@ from drahealth.suites.driver_checks.pods import (
     reference,
     watched_pod,
 )
-from drahealth.suites.driver_checks.pods import is_running as runs
+from drahealth.suites.driver_checks.pods_experiments import is_running as runs
 from drahealth.suites.driver_checks.profile.faults import Fault
 from drahealth.suites.driver_checks.real_kubelet import DEFAULT_SCHEDULER, RealKubelet, real_kubelet
-from drahealth.suites.driver_checks.registration import SOCKET_LIMIT, started
+from drahealth.suites.driver_checks.registration_experiments import SOCKET_LIMIT, started
 from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin
 from drahealth.suites.story import manifests
 

@@ -8,14 +8,14 @@ from drahealth.manager.registration import find_sockets
 from drahealth.proto.events import CdiSpecsRead
 from drahealth.proto.values import ClaimRef, Health
 from drahealth.suites.driver_checks.cdi_specs import read_specs
-from drahealth.suites.driver_checks.claims import Allocator, Hung, allocator, claim_calls
+from drahealth.suites.driver_checks.claims_experiments import Allocator, Hung, allocator, claim_calls
 from drahealth.suites.driver_checks.experiments import NotApplicable
-from drahealth.suites.driver_checks.fault_experiments import lasting_faults
-from drahealth.suites.driver_checks.fault_steps import Bench, expected
+from drahealth.suites.driver_checks.faults_experiments import lasting_faults
+from drahealth.suites.driver_checks.faults_steps import Bench, expected
 from drahealth.suites.driver_checks.lab import Facts, Lab
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.profile.faults import Fault
-from drahealth.suites.driver_checks.registration import (
+from drahealth.suites.driver_checks.registration_experiments import (
     SOCKET_LIMIT,
     call_without_claims,
     described,

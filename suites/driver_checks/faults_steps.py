@@ -12,13 +12,13 @@ from drahealth.proto.events.faults import ActionOutcome
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceHealth, Health
-from drahealth.suites.driver_checks.claims import published_devices
+from drahealth.suites.driver_checks.claims_experiments import published_devices
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
 from drahealth.suites.driver_checks.profile.faults import MARGIN, Action, Fault, SetEnvironment, described
-from drahealth.suites.driver_checks.registration import plugin_of_process, restarted
+from drahealth.suites.driver_checks.registration_experiments import plugin_of_process, restarted
 from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin, Subscriber, subscribed
 from drahealth.suites.driver_checks.slice_watch import watched_slices
 from drahealth.suites.driver_checks.subject.places import filled

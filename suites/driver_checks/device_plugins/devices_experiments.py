@@ -17,13 +17,13 @@ from drahealth.suites.driver_checks.device_plugins.kubelet import (
     plugin_client,
 )
 from drahealth.suites.driver_checks.device_plugins.observed import FIRST_LIST_WAIT
-from drahealth.suites.driver_checks.device_plugins.registration import kubelet_of, registered_plugins
+from drahealth.suites.driver_checks.device_plugins.registration_experiments import kubelet_of, registered_plugins
 from drahealth.suites.driver_checks.experiments import UNKNOWN_DEVICE, Incomplete, NotApplicable
-from drahealth.suites.driver_checks.fault_steps import Bench
+from drahealth.suites.driver_checks.faults_steps import Bench
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.profile.faults import MARGIN, Fault
-from drahealth.suites.driver_checks.registration import SOCKET_LIMIT, known, shared, started, terminated
+from drahealth.suites.driver_checks.registration_experiments import SOCKET_LIMIT, known, shared, started, terminated
 from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin
 
 # The experiments with devices: Allocate, GetPreferredAllocation and PreStartContainer.

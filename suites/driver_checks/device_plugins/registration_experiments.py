@@ -17,7 +17,14 @@ from drahealth.suites.driver_checks.device_plugins.kubelet import (
 from drahealth.suites.driver_checks.device_plugins.observed import FIRST_LIST_WAIT
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.lab import Lab
-from drahealth.suites.driver_checks.registration import REFUSAL, SOCKET_LIMIT, known, list_sockets, shared, started
+from drahealth.suites.driver_checks.registration_experiments import (
+    REFUSAL,
+    SOCKET_LIMIT,
+    known,
+    list_sockets,
+    shared,
+    started,
+)
 from drahealth.suites.driver_checks.scripted_kubelet import ACCEPT, PAUSE
 
 AGAIN_LIMIT = 60.0

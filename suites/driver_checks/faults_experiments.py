@@ -10,9 +10,9 @@ from pathlib import Path
 from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto.events import BackendSwitched
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.driver_checks.claims import Hung, allocator, claim_calls, reads_claim
+from drahealth.suites.driver_checks.claims_experiments import Hung, allocator, claim_calls, reads_claim
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS, NO_BACKEND, Incomplete, NotApplicable
-from drahealth.suites.driver_checks.fault_steps import Bench, bench_of, expected
+from drahealth.suites.driver_checks.faults_steps import Bench, bench_of, expected
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import SLICES_LIMIT, Device
 from drahealth.suites.driver_checks.profile.faults import (
@@ -25,7 +25,7 @@ from drahealth.suites.driver_checks.profile.faults import (
     overlap,
     pairs,
 )
-from drahealth.suites.driver_checks.registration import (
+from drahealth.suites.driver_checks.registration_experiments import (
     call_without_claims,
     plugin_of_process,
     register_again,
