@@ -5,7 +5,7 @@ One connection carries everything (W-21). `stream` has the state table of the st
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,9 @@ from drahealth.manager.calls import (
     spawn,
 )
 from drahealth.manager.connection import ConnectionWatch, reaches
-from drahealth.manager.profile import Profile
 from drahealth.manager.stream import Action, Input, State, step
 from drahealth.proto.events import ReportReceived, StreamClosed, StreamOpened, ignore
-from drahealth.proto.health_apis import HealthApi, of_service
+from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.plain_messages import undecoded
 from drahealth.proto.quoting import one_line
 from drahealth.proto.services import PREPARE, UNPREPARE, MalformedMessage
@@ -79,8 +78,8 @@ class DraPlugin:
         self._on_report = on_report
         self._on_end = on_end
         self._api = next(version for version in versions if version in PREPARE)
-        self._advertised = advertised_health_api(versions, self._profile)
-        self._methods = pick_health_api(versions, self._profile)
+        self._advertised = self._profile.advertised_health_api(versions)
+        self._methods = self._profile.picked_health_api(versions)
         self._method = 0
         limit = ("grpc.max_receive_message_length", self._profile.largest_report)
         self._channel = grpc.aio.insecure_channel(target(endpoint), options=[*_CHANNEL, limit])
@@ -257,22 +256,6 @@ class DraPlugin:
         level = logging.DEBUG if why == self._last_problem else logging.WARNING
         log.log(level, "health stream of plugin %s: %s; next attempt in %g s", self, why, self._profile.retry)
         self._last_problem = why
-
-
-def advertised_health_api(versions: Iterable[str], profile: Profile) -> tuple[HealthApi, ...]:
-    """The methods of the first health API of the profile that the plugin advertises (W-18). Empty if there is none."""
-    advertised = set(versions)
-    return next((of_service(api) for api in profile.health_apis if api in advertised), ())
-
-
-def pick_health_api(versions: Iterable[str], profile: Profile) -> tuple[HealthApi, ...]:
-    """The methods to call, each after Unimplemented of the one before.
-
-    These are the methods of the advertised health API. If the plugin advertises none, they are the methods of all
-    supported health APIs, or none, as the profile says (READ-12, B-11).
-    """
-    unadvertised = profile.called_apis if profile.asks_unadvertised else ()
-    return advertised_health_api(versions, profile) or unadvertised
 
 
 def describe_end(error: grpc.aio.AioRpcError) -> str:

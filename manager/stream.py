@@ -1,7 +1,7 @@
 """The state table of one health stream. Pure: `plugin` runs the actions.
 
 Rules, from the design document 3.3/3.4 and the facts W-21 to W-27:
-- A stream is opened when the plugin is registered and has methods to call (`plugin.pick_health_api`).
+- A stream is opened when the plugin is registered and has methods to call (`Profile.picked_health_api`).
 - If the plugin is unreachable, no health is cleared, and a new attempt follows.
 - The end of an open stream clears the health of its driver. A new attempt follows after `retry` seconds.
 - There can be several methods: NodeHealth has that of the newest KEP and that of its first draft, and a plugin that

@@ -5,7 +5,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Literal
 
 from drahealth.fakes.waiting import poll
-from drahealth.manager.plugin import advertised_health_api
 from drahealth.manager.profile import KEP
 from drahealth.proto.events import FaultCleared, FaultInjected
 from drahealth.proto.events.faults import ActionOutcome
@@ -132,7 +131,7 @@ async def _served(lab: Lab, plugin: Plugin) -> HealthApi:
     """The first health API that streams all devices."""
     if lab.facts.health_apis.done():
         return HEALTH_APIS[lab.facts.health_apis.result()[0]]
-    advertised = [api for api in advertised_health_api(plugin.versions, KEP) if not api.prepared_only]
+    advertised = [api for api in KEP.advertised_health_api(plugin.versions) if not api.prepared_only]
     others = [api for api in HEALTH_APIS.values() if not api.prepared_only and api not in advertised]
     for api in (*advertised, *others):
         async with subscribed(plugin, api, lab.subject.clock, lab.record) as stream:

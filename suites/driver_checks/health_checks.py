@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from drahealth.manager.releases import NEWEST
 from drahealth.proto.events import ClaimReadHeld
 from drahealth.proto.health_apis import HEALTH_APIS, HEALTH_NUMBERS, NODE_HEALTH, NODE_HEALTH_DRAFT
 from drahealth.proto.values import MESSAGE_LIMIT, DeviceHealth, Health
@@ -458,3 +459,25 @@ def served_health_is_advertised(evidence: Evidence) -> Finding:
         seen = f"the driver serves {', '.join(hidden)}, and GetInfo does not list it: kubelets from 1.37 do not call it"
         return failed("served health APIs in the supported versions of GetInfo", seen, *records)
     return passed(f"advertised: {', '.join(served)}", *records)
+
+
+@check(
+    "HEALTH-21",
+    "registration",
+    "services",
+    fix="Advertise each health API that the driver serves, and none that answers Unimplemented.",
+)
+def newest_kubelet_gets_the_health(evidence: Evidence) -> Finding:
+    """The health API that the newest kubelet picks from GetInfo is one that the driver serves."""
+    info, served = described(evidence), served_apis(evidence)
+    if absent := absence(evidence):
+        return not_applicable(absent[0], *absent[1])
+    if info is None or not served:
+        return not_tested("no health API streams")
+    records = (info.number, *(one.opened.number for one in served.values()))
+    called = [api.name for api in NEWEST.picked_health_api(advertised(evidence))]
+    if served.keys().isdisjoint(called):
+        what = f"calls {', '.join(called)}, which is not served" if called else "calls no health API"
+        expected = f"one of {', '.join(NEWEST.health_apis)} is advertised and served"
+        return failed(expected, f"kubelet {NEWEST.name} {what}; the driver serves {', '.join(served)}", *records)
+    return passed(f"kubelet {NEWEST.name} calls {', '.join(called)}", *records)

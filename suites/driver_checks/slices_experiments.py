@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from drahealth.fakes.waiting import first_of
-from drahealth.manager.plugin import advertised_health_api
 from drahealth.manager.profile import KEP
 from drahealth.manager.registration import find_sockets
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
@@ -143,7 +142,7 @@ async def _call(lab: Lab, plugin: Plugin) -> None:
         if socket.path == plugin.socket:
             async with registrar(socket, clock, lab.record) as calls:
                 await calls.get_info()
-    for api in advertised_health_api(plugin.versions, KEP)[:1]:
+    for api in KEP.advertised_health_api(plugin.versions)[:1]:
         async with subscribed(plugin, api, clock, lab.record) as stream:
             await stream.reported(FIRST_REPORT_WAIT)
     await call_without_claims(lab, plugin)

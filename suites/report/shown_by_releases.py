@@ -5,7 +5,6 @@ from itertools import groupby
 
 from drahealth.manager.cache import HealthCache
 from drahealth.manager.device_status import entries, resource_id
-from drahealth.manager.plugin import pick_health_api
 from drahealth.manager.profile import Profile
 from drahealth.manager.releases import MINORS, RELEASES, enables
 from drahealth.manager.resources import Resources
@@ -245,7 +244,7 @@ class _Release:
         self._profile = profile
         self._driver = driver
         self._devices = devices
-        apis = pick_health_api(advertised, profile)
+        apis = profile.picked_health_api(advertised)
         self._called = apis[0].advertised if apis else ""
         self._stream = _stream_of(evidence, experiment, self._called)
         self._reports: list[Observation[ReportReceived]] = self._stream.reports if self._stream else []

@@ -9,7 +9,6 @@ from drahealth.fakes.cluster.mirror import until_object
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
 from drahealth.fakes.hardware.devices import inventory_of
 from drahealth.fakes.hardware.instances import begin_upgrade
-from drahealth.manager.plugin import pick_health_api
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import (
     Registered,
@@ -183,7 +182,7 @@ class Driver:
     @property
     def health_api(self) -> HealthApi | None:
         """The health API that the kubelet uses with this driver; None if there is none."""
-        called = pick_health_api(self.options.health_apis, self.node.profile)
+        called = self.node.profile.picked_health_api(self.options.health_apis)
         return next((api for api in called if api in self.options.answered_apis), None)
 
     async def provides_a_resource(self) -> DriverResource:

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 
 from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, HealthApi
+from drahealth.proto.services import PREPARE
 from drahealth.proto.values import MESSAGE_LIMIT, DeviceHealth, Health
 from drahealth.suites.driver_checks.mutants.healthy import Healthy, Surroundings
 from drahealth.suites.driver_checks.mutants.table import mutant
@@ -148,6 +149,24 @@ class BrokenHealthApi(Healthy):
             await context.abort(grpc.StatusCode.INTERNAL, "health is not ready")
         async for message in super().watch(api, context):
             yield message
+
+
+@mutant("newest-kubelet-gets-the-health")
+class OnlyTheOlderHealthApi(Healthy):
+    """The driver advertises v1.DRAResourceHealth and v1alpha1.DRAResourceHealth, and serves only the second one."""
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        if api is V1:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no such service")
+        async for message in super().watch(api, context):
+            yield message
+
+
+@mutant("newest-kubelet-gets-the-health", "served-health-is-advertised")
+class NoHealthAdvertised(Healthy):
+    """The driver serves all health APIs, and advertises none of them."""
+
+    advertised = (*PREPARE,)
 
 
 @mutant(_PROMPT)

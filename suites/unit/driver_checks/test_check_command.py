@@ -59,8 +59,11 @@ def test_program_without_a_driver_never_conforms_and_leaves_no_process(tmp_path:
 
 
 WRITES_ITS_FOLDER = """
-import pathlib, sys, time
-pathlib.Path(sys.argv[1]).write_text(sys.argv[2])
+import os, sys, time
+draft = f"{sys.argv[1]}.{os.getpid()}"  # several processes of the driver write: never an empty file
+with open(draft, "w") as file:
+    file.write(sys.argv[2])
+os.replace(draft, sys.argv[1])
 time.sleep(600)
 """
 
@@ -71,7 +74,7 @@ def test_killed_check_leaves_no_folder_and_no_process(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "drahealth", "check", f"--env=MARK={mark}", "--", *driver]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as check:
         try:
-            until(lambda: written.exists() and written.read_text() != "")
+            until(written.exists)
         finally:
             check.kill()
     folder = Path(written.read_text())

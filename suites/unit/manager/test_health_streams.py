@@ -8,7 +8,6 @@ import grpc
 import pytest
 
 from drahealth.manager import plugin
-from drahealth.manager.plugin import advertised_health_api
 from drahealth.manager.profile import KEP, Gates, Profile
 from drahealth.manager.releases import NEWEST, PROFILES
 from drahealth.proto.events import StreamOpened
@@ -85,7 +84,7 @@ async def test_plugin_with_either_version_shows_changes_and_gets_one_stream(
 def test_v1_is_preferred_among_the_advertised_health_apis(
     profile: Profile, advertised: tuple[str, ...], picked: str | None
 ) -> None:
-    called = [health_api.name for health_api in advertised_health_api(advertised, profile)]
+    called = [health_api.name for health_api in profile.advertised_health_api(advertised)]
     assert called == ([picked] if picked else [])
 
 
