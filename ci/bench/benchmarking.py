@@ -74,7 +74,7 @@ async def _run(options: Options, measure: Measure, arguments: argparse.Namespace
     try:
         await target.start()
         gc.freeze()  # the reference lives in this process, and need not look through what else does
-        node = Node(target, "benchmark", (), asyncio.run)
+        node = Node(target, "benchmark", (), lambda work: work)
         await node.begin()
         try:
             return await measure(node, arguments)

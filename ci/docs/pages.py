@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -63,7 +63,7 @@ def read_page(page: str) -> Iterator[Command | File | Other]:
             yield Other(line, text)
 
 
-def shows(printed: list[str], output: list[str]) -> bool:
+def shows(printed: Sequence[str], output: Sequence[str]) -> bool:
     """Whether an output has the printed lines, in this order. Numbers, ids and widths can differ.
 
     `...` in the printed text stands for anything, also for lines.

@@ -1,1 +1,1 @@
-"""The protobuf messages of the Kubernetes API that clients in Go send. Read by descriptor (`ci/generate-proto`)."""
+"""The protobuf messages of the Kubernetes API that clients in Go send. Read by descriptor (`ci/proto/generate`)."""

@@ -122,7 +122,7 @@ class Child:
         starting: asyncio.Task[tuple[asyncio.SubprocessTransport, object]] | None = None
         try:
             await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reports), os.fdopen(source, "rb", 0))
-            where = str(Path(_present_folder(), folder)) if folder else _present_folder()
+            where = str(Path(_present_folder(), folder)) if folder else f"?{_present_folder()}" if entry else ""
             guard = guarded(watched, sink, argv, where, daemons=daemons)
             starting = asyncio.ensure_future(
                 loop.subprocess_exec(

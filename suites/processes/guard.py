@@ -18,7 +18,8 @@ program are killed when ASKER closes, so the caller can give them time. `group` 
 purpose, such as the command of a container engine. Then only the process group of the program is killed, and only if
 ASKER closes before the program has ended.
 
-FOLDER is the working directory; empty for the present one. Entering a mount namespace changes it.
+FOLDER is the working directory; empty for the present one. Entering a mount namespace changes it. With a question mark
+before it, it need not be there.
 
 A line with a number in ASKER is a signal for the program: its process id outside a process namespace is another one.
 
@@ -49,7 +50,11 @@ def main(kills: str, asker: int, report: int, folder: str, argv: list[str]) -> i
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     try:
         if folder:
-            os.chdir(folder)
+            try:
+                os.chdir(folder.removeprefix("?"))
+            except OSError:
+                if folder[0] != "?":
+                    raise
         program = os.posix_spawnp(argv[0], argv, os.environ, setsigdef=[signal.SIGPIPE], setsid=True)
     except OSError as error:
         where = f" {error.filename}" if error.filename != argv[0] else ""

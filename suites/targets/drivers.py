@@ -91,15 +91,15 @@ class ProcessDrivers(RemoteDrivers):
         reader = asyncio.StreamReader(LINE_LIMIT)
         unread = asyncio.StreamReaderProtocol(asyncio.StreamReader())
         loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(answers, "rb", 0))
-        transport, _ = await loop.connect_write_pipe(lambda: unread, os.fdopen(commands, "wb", 0))
+        words = [*program, *(["--jumping-clock"] if jumping else [])]
         try:
-            process = await Child.start(
-                [*program, *(["--jumping-clock"] if jumping else [])], os.environ, stdin=theirs, stdout=ours, stderr=2
-            )
-        except BaseException:
-            transport.close()
-            raise
+            await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(answers, "rb", 0))
+            transport, _ = await loop.connect_write_pipe(lambda: unread, os.fdopen(commands, "wb", 0))
+            try:
+                process = await Child.start(words, os.environ, stdin=theirs, stdout=ours, stderr=2)
+            except BaseException:
+                transport.close()
+                raise
         finally:
             os.close(theirs)
             os.close(ours)

@@ -15,6 +15,14 @@ def test_a_part_has_at_most_eight_modules_at_its_root(part: str) -> None:
     assert len(list((CHECKOUT / part).glob("*.py"))) <= 8
 
 
+def test_every_folder_of_modules_is_a_package() -> None:
+    """Otherwise `find_packages` in setup.py leaves it out of the wheel without a word."""
+    parts = ("fakes", "manager", "proto", "suites")
+    folders = {path.relative_to(CHECKOUT).parent for part in parts for path in (CHECKOUT / part).rglob("*.py")}
+    bare = [str(folder) for folder in sorted(folders) if not (CHECKOUT / folder / "__init__.py").exists()]
+    assert [folder for folder in bare if not folder.startswith("suites/unit")] == []
+
+
 def test_the_options_of_all_targets_need_only_the_standard_library() -> None:
     code = "import sys; before = set(sys.modules)\nfrom drahealth.suites.targets import registry\n"
     code += "list(registry.options('run')); print(*{n.partition('.')[0] for n in set(sys.modules) - before})"

@@ -1,4 +1,15 @@
-"""Wrong kubelets: real kubelets with one bug each, their builds, and whether scenarios notice the bug."""
+"""Wrong kubelets: real kubelets with one bug each, their builds, and whether scenarios notice the bug.
+
+    ci/mutants/check-wrong-kubelets [NAME ...] [--all] [--write] [-n N]
+
+The bugs are in ci/mutants/wrong-kubelets: changes of a source file of Kubernetes, each with the scenarios that must
+fail. The built kubelets are kept outside of the checkout, beside the kubelets of releases, and never in place of
+one. It needs Go, and what a real kubelet needs: see `drahealth doctor --target kubelet`.
+
+NAME selects wrong kubelets. --all runs all scenarios on each, which takes 4 minutes for each kubelet. --write
+writes ci/mutants/wrong-kubelets.json. Exits 1 if a wrong kubelet is not caught, 2 for a wrong name or file, and 3 if
+one cannot be built or judged.
+"""
 
 import argparse
 import json
@@ -315,19 +326,6 @@ violated requirements.
 
 Caught bugs: {caught} of {number}.
 """
-
-
-# Builds real kubelets with one bug each, and runs scenarios on them: do the scenarios notice the bug?
-#
-#     ci/mutants/check-wrong-kubelets [NAME ...] [--all] [--write] [-n N]
-#
-# The bugs are in ci/mutants/wrong-kubelets: changes of a source file of Kubernetes, each with the scenarios that must
-# fail. The built kubelets are kept outside of the checkout, beside the kubelets of releases, and never in place of
-# one. It needs Go, and what a real kubelet needs: see `drahealth doctor --target kubelet`.
-#
-# NAME selects wrong kubelets. --all runs all scenarios on each, which takes 4 minutes for each kubelet. --write
-# writes ci/mutants/wrong-kubelets.json. Exits 1 if a wrong kubelet is not caught, 2 for a wrong name or file, and 3 if
-# one cannot be built or judged.
 
 FOLDER = ROOT / "ci" / "mutants" / "wrong-kubelets"
 RESULTS = ROOT / "ci" / "mutants" / "wrong-kubelets.json"

@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -228,14 +229,27 @@ def seize(record: Record, base: Path | None = None) -> Claim | None:
     return _lock((default_base() if base is None else base) / record.run_id, fcntl.LOCK_EX)
 
 
+UNFINISHED = 60.0
+"""Seconds after which a folder without a record belongs to a process that was killed while it made the record."""
+
+
 def _read(base: Path) -> Iterator[Record]:
     for folder in base.iterdir() if base.is_dir() else ():
+        if _is_unfinished(folder):
+            shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError, ValueError):
             record = _parse(folder)
             if claim := _lock(folder, fcntl.LOCK_EX):
                 record = claim.record  # read under the lock: the last user may have marked the cluster as kept
                 claim.release()
             yield replace(record, in_use=claim is None)
+
+
+def _is_unfinished(folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        with_record = (folder / "record").exists() and (folder / "record").stat().st_size > 0
+        return not with_record and time.time() - folder.stat().st_mtime > UNFINISHED
+    return False
 
 
 def _lock(folder: Path, how: int) -> Claim | None:

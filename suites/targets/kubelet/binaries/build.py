@@ -204,9 +204,9 @@ def run_go(
     """
     since = time.monotonic()
     watched, held = os.pipe()
-    unread = os.open(os.devnull, os.O_WRONLY)
+    told, sink = os.pipe()
     with subprocess.Popen(
-        guarded(watched, unread, command),
+        guarded(watched, sink, command),
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -214,10 +214,10 @@ def run_go(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        pass_fds=(watched, unread),
+        pass_fds=(watched, sink),
     ) as process:
         os.close(watched)
-        os.close(unread)
+        os.close(sink)
         try:
             while True:
                 progress(f"{stage} ({time.monotonic() - since:.0f} s)")
@@ -226,6 +226,10 @@ def run_go(
                     break
         finally:
             os.close(held)  # which ends what still runs
+            with os.fdopen(told, encoding="utf-8", errors="replace") as reports:
+                report = reports.read()
+    if report.startswith("failed "):
+        raise GoFailed(f"{command[0]}: {report.removeprefix('failed ').strip()}")
     if process.returncode and not (tell_by_output and output):
         raise GoFailed(_last_words(errors))
     return output

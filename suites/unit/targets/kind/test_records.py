@@ -1,6 +1,7 @@
 """The records of clusters, and their locks."""
 
 import fcntl
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -100,6 +101,15 @@ def test_other_files_are_not_records(tmp_path: Path, text: str) -> None:
     (tmp_path / "ab12" / "record").write_text(text)
     assert records(tmp_path) == []
     assert (tmp_path / "ab12" / "record").read_text() == text
+
+
+def test_an_unfinished_folder_is_removed_later(tmp_path: Path) -> None:
+    young, old = tmp_path / "young", tmp_path / "old"
+    young.mkdir()
+    old.mkdir()
+    os.utime(old, (0, 0))
+    assert records(tmp_path) == []
+    assert list(tmp_path.iterdir()) == [young]
 
 
 def test_an_unwritable_folder_is_an_error(tmp_path: Path) -> None:
