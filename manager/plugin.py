@@ -21,7 +21,7 @@ from drahealth.manager.calls import (
     spawn,
 )
 from drahealth.manager.connection import ConnectionWatch, reaches
-from drahealth.manager.stream import Action, Input, State, step
+from drahealth.manager.stream import Action, Input, State, advertised_health_api, pick_health_api, step
 from drahealth.proto.events import ReportReceived, StreamClosed, StreamOpened, ignore
 from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.plain_messages import undecoded
@@ -78,8 +78,8 @@ class DraPlugin:
         self._on_report = on_report
         self._on_end = on_end
         self._api = next(version for version in versions if version in PREPARE)
-        self._advertised = self._profile.advertised_health_api(versions)
-        self._methods = self._profile.picked_health_api(versions)
+        self._advertised = advertised_health_api(versions, self._profile)
+        self._methods = pick_health_api(versions, self._profile)
         self._method = 0
         limit = ("grpc.max_receive_message_length", self._profile.largest_report)
         self._channel = grpc.aio.insecure_channel(target(endpoint), options=[*_CHANNEL, limit])

@@ -1,6 +1,5 @@
 """The behavior of a kubelet as columns, the row of the KEP, and the feature gates. The rows of releases: `releases`."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -173,21 +172,6 @@ class Profile:
         from drahealth.proto.health_apis import of_service  # it imports gRPC, which commands do not need at once
 
         return tuple(health_api for api in self.health_apis for health_api in of_service(api))
-
-    def advertised_health_api(self, versions: Iterable[str]) -> tuple["HealthApi", ...]:
-        """The methods of the first health API of the profile that a plugin advertises (W-18); empty if none."""
-        from drahealth.proto.health_apis import of_service
-
-        advertised = set(versions)
-        return next((of_service(api) for api in self.health_apis if api in advertised), ())
-
-    def picked_health_api(self, versions: Iterable[str]) -> tuple["HealthApi", ...]:
-        """The methods to call, each after Unimplemented of the one before.
-
-        These are the methods of the advertised health API. If the plugin advertises none, they are the methods of all
-        supported health APIs, or none, as the profile says (READ-12, B-11).
-        """
-        return self.advertised_health_api(versions) or (self.called_apis if self.asks_unadvertised else ())
 
     def as_read(self, device: DeviceHealth) -> DeviceHealth:
         """The device as the kubelet reads it: without unknown fields."""

@@ -1,7 +1,7 @@
 """The state table of one health stream. Pure: `plugin` runs the actions.
 
 Rules, from the design document 3.3/3.4 and the facts W-21 to W-27:
-- A stream is opened when the plugin is registered and has methods to call (`Profile.picked_health_api`).
+- A stream is opened when the plugin is registered and has methods to call (`pick_health_api`).
 - If the plugin is unreachable, no health is cleared, and a new attempt follows.
 - The end of an open stream clears the health of its driver. A new attempt follows after `retry` seconds.
 - There can be several methods: NodeHealth has that of the newest KEP and that of its first draft, and a plugin that
@@ -12,9 +12,27 @@ Rules, from the design document 3.3/3.4 and the facts W-21 to W-27:
 - A newer instance ends the stream without clearing, because the newer instance reports.
 """
 
+from collections.abc import Iterable
 from enum import Enum, auto
 
 from drahealth.manager.profile import Profile
+from drahealth.proto.health_apis import HealthApi, of_service
+
+
+def advertised_health_api(versions: Iterable[str], profile: Profile) -> tuple[HealthApi, ...]:
+    """The methods of the first health API of the profile that the plugin advertises (W-18). Empty if there is none."""
+    advertised = set(versions)
+    return next((of_service(api) for api in profile.health_apis if api in advertised), ())
+
+
+def pick_health_api(versions: Iterable[str], profile: Profile) -> tuple[HealthApi, ...]:
+    """The methods to call, each after Unimplemented of the one before.
+
+    These are the methods of the advertised health API. If the plugin advertises none, they are the methods of all
+    supported health APIs, or none, as the profile says (READ-12, B-11).
+    """
+    unadvertised = profile.called_apis if profile.asks_unadvertised else ()
+    return advertised_health_api(versions, profile) or unadvertised
 
 
 class State(Enum):

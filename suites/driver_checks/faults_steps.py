@@ -6,6 +6,7 @@ from typing import Literal
 
 from drahealth.fakes.waiting import poll
 from drahealth.manager.profile import KEP
+from drahealth.manager.stream import advertised_health_api
 from drahealth.proto.events import FaultCleared, FaultInjected
 from drahealth.proto.events.faults import ActionOutcome
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
@@ -131,7 +132,7 @@ async def _served(lab: Lab, plugin: Plugin) -> HealthApi:
     """The first health API that streams all devices."""
     if lab.facts.health_apis.done():
         return HEALTH_APIS[lab.facts.health_apis.result()[0]]
-    advertised = [api for api in KEP.advertised_health_api(plugin.versions) if not api.prepared_only]
+    advertised = [api for api in advertised_health_api(plugin.versions, KEP) if not api.prepared_only]
     others = [api for api in HEALTH_APIS.values() if not api.prepared_only and api not in advertised]
     for api in (*advertised, *others):
         async with subscribed(plugin, api, lab.subject.clock, lab.record) as stream:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from drahealth.manager.releases import NEWEST
+from drahealth.manager.stream import pick_health_api
 from drahealth.proto.events import ClaimReadHeld
 from drahealth.proto.health_apis import HEALTH_APIS, HEALTH_NUMBERS, NODE_HEALTH, NODE_HEALTH_DRAFT
 from drahealth.proto.values import MESSAGE_LIMIT, DeviceHealth, Health
@@ -475,7 +476,7 @@ def newest_kubelet_gets_the_health(evidence: Evidence) -> Finding:
     if info is None or not served:
         return not_tested("no health API streams")
     records = (info.number, *(one.opened.number for one in served.values()))
-    called = [api.name for api in NEWEST.picked_health_api(advertised(evidence))]
+    called = [api.name for api in pick_health_api(advertised(evidence), NEWEST)]
     if served.keys().isdisjoint(called):
         what = f"calls {', '.join(called)}, which is not served" if called else "calls no health API"
         expected = f"one of {', '.join(NEWEST.health_apis)} is advertised and served"

@@ -11,6 +11,7 @@ from drahealth.fakes.cluster.mirror import PodWatch, after
 from drahealth.fakes.waiting import in_background
 from drahealth.manager.device_status import resource_id
 from drahealth.manager.profile import Profile
+from drahealth.manager.stream import advertised_health_api, pick_health_api
 from drahealth.proto.events import (
     IN_SHORT,
     CdiSpecsRead,
@@ -122,7 +123,7 @@ async def break_devices(
     fault needs a restart of the driver.
     """
     faults = faults_of_pods(lab.subject.faults)
-    if not profile.advertised_health_api(plugin.versions):
+    if not advertised_health_api(plugin.versions, profile):
         raise NotApplicable("health is not advertised")
     if not faults:
         raise NotApplicable("each fault needs a restart of the driver")
@@ -225,7 +226,7 @@ async def _on_kubelet(lab: Lab, *, breaks: bool) -> None:
         await started(lab)
         plugin = await _plugin(lab)
         async with AsyncExitStack() as stack:
-            for api in node.profile.picked_health_api(plugin.versions)[:1]:
+            for api in pick_health_api(plugin.versions, node.profile)[:1]:
                 await stack.enter_async_context(subscribed(plugin, api, lab.subject.clock, lab.record))
             image = node.image if isinstance(node, ClusterKubelet) else _IMAGE
             await _run_pod(lab, plugin, node, KUBELET, breaks=breaks, image=image)

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from drahealth.fakes.waiting import first_of
 from drahealth.manager.profile import KEP
 from drahealth.manager.registration import find_sockets
+from drahealth.manager.stream import advertised_health_api
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.faults_steps import FaultStreams, fault_streams
 from drahealth.suites.driver_checks.lab import Lab
@@ -142,7 +143,7 @@ async def _call(lab: Lab, plugin: Plugin) -> None:
         if socket.path == plugin.socket:
             async with registrar(socket, clock, lab.record) as calls:
                 await calls.get_info()
-    for api in KEP.advertised_health_api(plugin.versions)[:1]:
+    for api in advertised_health_api(plugin.versions, KEP)[:1]:
         async with subscribed(plugin, api, clock, lab.record) as stream:
             await stream.reported(FIRST_REPORT_WAIT)
     await call_without_claims(lab, plugin)

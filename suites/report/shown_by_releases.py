@@ -8,6 +8,7 @@ from drahealth.manager.device_status import entries, resource_id
 from drahealth.manager.profile import Profile
 from drahealth.manager.releases import MINORS, RELEASES, enables
 from drahealth.manager.resources import Resources
+from drahealth.manager.stream import pick_health_api
 from drahealth.proto.events import ListReceived, ReportReceived, StreamClosed, StreamOpened
 from drahealth.proto.quoting import printable
 from drahealth.proto.values import (
@@ -244,7 +245,7 @@ class _Release:
         self._profile = profile
         self._driver = driver
         self._devices = devices
-        apis = profile.picked_health_api(advertised)
+        apis = pick_health_api(advertised, profile)
         self._called = apis[0].advertised if apis else ""
         self._stream = _stream_of(evidence, experiment, self._called)
         self._reports: list[Observation[ReportReceived]] = self._stream.reports if self._stream else []

@@ -10,6 +10,7 @@ from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, P
 from drahealth.fakes.hardware.devices import inventory_of
 from drahealth.fakes.hardware.instances import begin_upgrade
 from drahealth.manager.profile import Profile
+from drahealth.manager.stream import pick_health_api
 from drahealth.proto.events import (
     Registered,
     RegistrationCallFailed,
@@ -182,7 +183,7 @@ class Driver:
     @property
     def health_api(self) -> HealthApi | None:
         """The health API that the kubelet uses with this driver; None if there is none."""
-        called = self.node.profile.picked_health_api(self.options.health_apis)
+        called = pick_health_api(self.options.health_apis, self.node.profile)
         return next((api for api in called if api in self.options.answered_apis), None)
 
     async def provides_a_resource(self) -> DriverResource:

@@ -10,6 +10,7 @@ import pytest
 from drahealth.manager import plugin
 from drahealth.manager.profile import KEP, Gates, Profile
 from drahealth.manager.releases import NEWEST, PROFILES
+from drahealth.manager.stream import advertised_health_api
 from drahealth.proto.events import StreamOpened
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.values import Health
@@ -84,7 +85,7 @@ async def test_plugin_with_either_version_shows_changes_and_gets_one_stream(
 def test_v1_is_preferred_among_the_advertised_health_apis(
     profile: Profile, advertised: tuple[str, ...], picked: str | None
 ) -> None:
-    called = [health_api.name for health_api in profile.advertised_health_api(advertised)]
+    called = [health_api.name for health_api in advertised_health_api(advertised, profile)]
     assert called == ([picked] if picked else [])
 
 
