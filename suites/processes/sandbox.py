@@ -86,6 +86,8 @@ def _read(path: Path) -> str:
 _KEEPER = "drahealth.suites.processes.keeper"
 _PATIENCE = 10.0
 """Seconds for the sandbox to end, before its keeper is killed."""
+_LINGER = 2.0
+"""Seconds to wait for the end of a keeper's output, if a process that it left has it open."""
 _LONGEST = 4096
 
 
@@ -137,6 +139,7 @@ class RunningSandbox:
         if not self.ended.done():
             self._keeper.kill()  # kills the first process of the namespace too
             await self.ended
+        await _silent(self._keeper)
 
 
 @asynccontextmanager
@@ -183,6 +186,7 @@ async def _started(
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     control.setblocking(False)
     words = (_KEEPER, str(theirs.fileno()), json.dumps(namespaces), json.dumps(asdict(plan)))
+    keeper: asyncio.subprocess.Process | None = None
     try:
         with theirs:
             keeper = await asyncio.create_subprocess_exec(
@@ -196,6 +200,8 @@ async def _started(
         message, _ = await _received(control)
     except BaseException:
         control.close()  # which ends the keeper
+        if keeper:
+            await keeper.communicate()
         raise
     word, _, rest = message.partition(" ")
     if word == "ready":
@@ -204,6 +210,13 @@ async def _started(
     control.close()
     _, errors = await keeper.communicate()
     return None, rest or errors.decode(errors="replace").strip().rpartition("\n")[2] or "its keeper ended"
+
+
+async def _silent(keeper: asyncio.subprocess.Process) -> None:
+    """Waits for the end of its error output: only then asyncio lets go of an ended process."""
+    assert keeper.stderr
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(keeper.stderr.read(), _LINGER)
 
 
 async def _received(control: socket.socket) -> tuple[str, list[int]]:
