@@ -1,8 +1,9 @@
 """Checks of health streams: which APIs stream, and what reports say and list."""
 
+import functools
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from drahealth.manager.releases import NEWEST
@@ -442,20 +443,32 @@ def _why_short(evidence: Evidence, found: list[Stream]) -> str:
     return f"no stream was watched for {WATCHED:g} s" + (f": {early}" if early else "")
 
 
+def _of_served_apis(
+    judge: Callable[[Evidence, Mapping[str, Stream], Sequence[int]], Finding],
+) -> Callable[[Evidence], Finding]:
+    """Judges the health APIs that a driver serves, with the records of GetInfo and of their streams."""
+
+    @functools.wraps(judge)
+    def whole(evidence: Evidence) -> Finding:
+        info, served = described(evidence), served_apis(evidence)
+        if absent := absence(evidence):
+            return not_applicable(absent[0], *absent[1])
+        if info is None or not served:
+            return not_tested("no health API streams")
+        return judge(evidence, served, (info.number, *(one.opened.number for one in served.values())))
+
+    return whole
+
+
 @check(
     "HEALTH-15",
     "registration",
     "services",
     fix="Add the health API to the supported versions of GetInfo.",
 )
-def served_health_is_advertised(evidence: Evidence) -> Finding:
+@_of_served_apis
+def served_health_is_advertised(evidence: Evidence, served: Mapping[str, Stream], records: Sequence[int]) -> Finding:
     """Each health API that streams is in the supported versions of GetInfo."""
-    info, served = described(evidence), served_apis(evidence)
-    if absent := absence(evidence):
-        return not_applicable(absent[0], *absent[1])
-    if info is None or not served:
-        return not_tested("no health API streams")
-    records = (info.number, *(one.opened.number for one in served.values()))
     if hidden := [name for name in served if HEALTH_APIS[name].advertised not in advertised(evidence)]:
         seen = f"the driver serves {', '.join(hidden)}, and GetInfo does not list it: kubelets from 1.37 do not call it"
         return failed("served health APIs in the supported versions of GetInfo", seen, *records)
@@ -468,14 +481,9 @@ def served_health_is_advertised(evidence: Evidence) -> Finding:
     "services",
     fix="Advertise each health API that the driver serves, and none that answers Unimplemented.",
 )
-def newest_kubelet_gets_the_health(evidence: Evidence) -> Finding:
+@_of_served_apis
+def newest_kubelet_gets_the_health(evidence: Evidence, served: Mapping[str, Stream], records: Sequence[int]) -> Finding:
     """The health API that the newest kubelet picks from GetInfo is one that the driver serves."""
-    info, served = described(evidence), served_apis(evidence)
-    if absent := absence(evidence):
-        return not_applicable(absent[0], *absent[1])
-    if info is None or not served:
-        return not_tested("no health API streams")
-    records = (info.number, *(one.opened.number for one in served.values()))
     called = [api.name for api in pick_health_api(advertised(evidence), NEWEST)]
     if served.keys().isdisjoint(called):
         what = f"calls {', '.join(called)}, which is not served" if called else "calls no health API"

@@ -55,7 +55,7 @@ Feed = Callable[[bytes], None]
 """Gets the data of an output as they come."""
 
 _GUARD = Path(__file__).with_name("guard.py")
-_LINGER = 2.0
+LINGER = 2.0
 """Seconds to read after the end of a program, if a process that it left has its output open."""
 
 
@@ -281,7 +281,7 @@ class _Pipes(asyncio.SubprocessProtocol):
         """Waits for the end of the process and of its output, and closes the pipes."""
         await self._exited.wait()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._silent.wait(), _LINGER)
+            await asyncio.wait_for(self._silent.wait(), LINGER)
         self.lines.end()
         if self._transport:
             self._transport.close()

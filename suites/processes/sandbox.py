@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.processes.child import LINGER
 from drahealth.suites.processes.mounts import MountPlan, Namespace, missing_root
 
 # The namespaces of processes, and whether this machine allows them.
@@ -86,8 +87,6 @@ def _read(path: Path) -> str:
 _KEEPER = "drahealth.suites.processes.keeper"
 _PATIENCE = 10.0
 """Seconds for the sandbox to end, before its keeper is killed."""
-_LINGER = 2.0
-"""Seconds to wait for the end of a keeper's output, if a process that it left has it open."""
 _LONGEST = 4096
 
 
@@ -216,7 +215,7 @@ async def _silent(keeper: asyncio.subprocess.Process) -> None:
     """Waits for the end of its error output: only then asyncio lets go of an ended process."""
     assert keeper.stderr
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(keeper.stderr.read(), _LINGER)
+        await asyncio.wait_for(keeper.stderr.read(), LINGER)
 
 
 async def _received(control: socket.socket) -> tuple[str, list[int]]:

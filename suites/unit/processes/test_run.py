@@ -147,7 +147,7 @@ async def test_a_program_and_its_children_end_when_the_caller_is_killed(tmp_path
 
 
 async def test_a_child_that_holds_the_output_does_not_delay_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "_LINGER", 0.1)
+    monkeypatch.setattr(child, "LINGER", 0.1)
     begun = time.monotonic()
     done = await run(["sh", "-c", "sleep 20 & echo $!"], limit=15)
     os.kill(int(done.stdout), signal.SIGKILL)
