@@ -297,9 +297,16 @@ class _Pipes(asyncio.SubprocessProtocol):
         self._open.discard(fd)
         if not self._open:
             self._silent.set()
+        self._close_if_over()
 
     def process_exited(self) -> None:
         self._exited.set()
+        self._close_if_over()
+
+    def _close_if_over(self) -> None:
+        """Also if nobody waits for the end: a loop that ends must not leave the pipes open."""
+        if self._transport and self._exited.is_set() and self._silent.is_set():
+            self._transport.close()
 
 
 def _present_folder() -> str:

@@ -118,11 +118,15 @@ class Node:
     async def run_driver(self, name: str = DRIVER, **options: Any) -> FakeDriver:
         """A fake driver that is registered, with its health stream open where one is to be."""
         driver = self.driver(name, **options)
+        await self.start_driver(driver)
+        return driver
+
+    async def start_driver(self, driver: FakeDriver) -> None:
+        """Starts a driver, and waits until the manager has noted its registration: the driver knows it first."""
         before = self.happened(Registered)
         await driver.start()
         await registered(driver)
-        await until(lambda: self.happened(Registered) != before)  # the driver knows it first
-        return driver
+        await until(lambda: self.happened(Registered) != before)
 
     async def serve(self, functions: Mapping[Method, Callable[..., Any]], name: str = "odd-reg.sock") -> ServedSocket:
         """A plugin that is nothing but these functions behind a registration socket."""

@@ -10,7 +10,7 @@ from drahealth.proto.events import ReportSent, StreamClosed
 from drahealth.proto.health_apis import HEALTH_APIS, NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1, HealthApi
 from drahealth.proto.values import Health
 from drahealth.suites.unit.endings import PATIENCE
-from drahealth.suites.unit.manager.rig import Node, registered, settle, until
+from drahealth.suites.unit.manager.rig import Node, settle, until
 
 DRAWN: dict[str, Any] = {"health_apis": (NODE_HEALTH.advertised,)}
 DRAFT: dict[str, Any] = {**DRAWN, "served_health_apis": (NODE_HEALTH_DRAFT.name,)}
@@ -69,8 +69,7 @@ async def test_newest_method_is_called_first_after_a_reregistration(node: Node) 
 async def test_newest_method_is_called_first_for_a_rewatched_instance(node: Node) -> None:
     older = await pod_on(node, instance="old", **DRAFT)
     newer = node.driver(devices=("gpu-0",), instance="new", **DRAFT)
-    await newer.start()
-    await registered(newer)
+    await node.start_driver(newer)
     await node.shows("pod", gpu_0="Healthy")
     await newer.stop()
     await node.shows("pod", gpu_0="Unhealthy")

@@ -16,7 +16,7 @@ from drahealth.manager.releases import NEWEST
 from drahealth.proto.events import Prepared, Unprepared
 from drahealth.proto.services import PREPARE
 from drahealth.proto.values import AllocatedClaim, DeviceId, Health, PreparedDevice
-from drahealth.suites.unit.manager.rig import DRIVER, Node, registered, until
+from drahealth.suites.unit.manager.rig import DRIVER, Node, until
 
 OTHER = "nic.example.com"
 
@@ -169,8 +169,7 @@ async def test_claims_prepared_before_a_failure_are_unprepared_after_a_restart(n
     driver, _ = await fail_second(node)
     await node.restart()
     await driver.stop()
-    await driver.start()
-    await registered(driver)
+    await node.start_driver(driver)
     await node.manager.unprepare("pod")
     assert len(node.happened(Unprepared)) == 1
 
@@ -203,8 +202,7 @@ async def test_an_unprepare_that_fails_leaves_the_claim_with_its_pod(node: Node)
     await driver.stop()
     with pytest.raises(PrepareError, match=DRIVER):
         await node.manager.unprepare("pod")
-    await driver.start()
-    await registered(driver)
+    await node.start_driver(driver)
     await node.shows("pod", gpu_0="Healthy")
     await node.manager.unprepare("pod")
     assert await prepared(driver) == [0]

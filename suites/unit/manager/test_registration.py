@@ -111,8 +111,7 @@ async def test_a_plugin_that_crashes_stays_registered(node: Node) -> None:
 async def test_recreated_socket_registers_another_plugin(node: Node) -> None:
     driver = await node.run_driver()
     await driver.crash()
-    await driver.start()
-    await registered(driver)
+    await node.start_driver(driver)
     assert node.happened(Registered) == [Registered(DRIVER, "", ok=True)] * 2
     await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
 

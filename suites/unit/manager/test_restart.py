@@ -13,7 +13,7 @@ from drahealth.manager.releases import NEWEST, PROFILES
 from drahealth.proto.events import Prepared, Registered, Unprepared
 from drahealth.proto.values import AllocatedClaim, ClaimRef, Health
 from drahealth.suites.unit.manager.conftest import MakeNode
-from drahealth.suites.unit.manager.rig import DRIVER, Node, lines, registered, settle, until
+from drahealth.suites.unit.manager.rig import DRIVER, Node, lines, settle, until
 
 SICK = {"gpu-0": "Unhealthy: xid 79", "gpu-1": "Healthy"}
 
@@ -99,8 +99,7 @@ async def test_heartbeats_persist_across_a_restart_in_the_kep_only(node: Node, n
 async def test_claims_prepared_before_a_restart_are_unprepared_by_their_driver(any_node: Node) -> None:
     driver = await sick_pod(any_node)
     await come_back_alone(any_node, driver)
-    await driver.start()
-    await registered(driver)
+    await any_node.start_driver(driver)
     await any_node.manager.unprepare("pod")
     assert len(any_node.happened(Unprepared)) == 1
     assert json.loads((any_node.root / "dra_manager_state").read_text()) == {"claims": []}

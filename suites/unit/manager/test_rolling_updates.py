@@ -7,7 +7,7 @@ import pytest
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.events import Prepared, StreamClosed
 from drahealth.proto.values import Health
-from drahealth.suites.unit.manager.rig import Node, registered, streams, until, watched_pod
+from drahealth.suites.unit.manager.rig import Node, streams, until, watched_pod
 
 UNHEALTHY = Health.UNHEALTHY
 
@@ -17,8 +17,7 @@ async def roll(node: Node, **options: Any) -> tuple[FakeDriver, FakeDriver]:
     old = await watched_pod(node, instance="old")
     new = node.driver(instance="new", **options)
     await new.set_health("gpu-0", UNHEALTHY)
-    await new.start()
-    await registered(new)
+    await node.start_driver(new)
     return old, new
 
 
