@@ -1,0 +1,453 @@
+"""The space of faults as data, and the plan of a run that covers it. Pure.
+
+A run is judged by what it caused. So the plan does not list faults that somebody thought of: it lists dimensions with
+their values, and covers each value (level core) and each pair of values of devices, moments and changes (level full).
+Health APIs and subscribers need no pairs: each stage watches all of them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, product
+from typing import Literal
+
+from drahealth.proto.values import Health
+from drahealth.suites.driver_checks.observed import Device
+from drahealth.suites.driver_checks.profile.faults import (
+    CreateFile,
+    Fault,
+    PatchObject,
+    WriteFile,
+    overlap,
+)
+from drahealth.suites.driver_checks.verdicts import Level
+
+# The dimensions.
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One dimension of the space, with the meaning of each value."""
+
+    name: str
+    values: Mapping[str, str]
+    pairs: bool = False
+    """Whether level full covers each pair of a value and a value of the other dimensions of this kind."""
+
+
+START, AGAIN, NO_API = "right after start", "re-registration", "no API server"
+PREPARE, UNPREPARE, SECOND, IDLE = "prepare", "unprepare", "second fault", "idle"
+EACH, TOGETHER, LAST, KINDS = "each device", "two at once", "the last device", "each pool and model"
+
+DIMENSIONS = (
+    Dimension(
+        "device",
+        {
+            EACH: "each device of the ResourceSlices and of the reports, at most 32",
+            TOGETHER: "two devices at the same time",
+            LAST: "the last device that the driver reports",
+            KINDS: "a device of each pool and model",
+        },
+        pairs=True,
+    ),
+    Dimension("health API", {"each health API": "all health APIs that the driver serves, at the same time"}),
+    Dimension(
+        "subscriber",
+        {
+            "before": "a stream that was opened before the fault, and a second stream of the same health API",
+            "during": "a stream that is opened while the fault is caused",
+            "after": "a stream that is opened after another stream has shown the fault",
+            "after a cancelled stream": "a stream that is opened after another stream was cancelled",
+            "after a re-registration": "a stream that is opened after the driver was registered again",
+        },
+    ),
+    Dimension(
+        "moment",
+        {
+            START: "the driver was started and registered, and no stream is open",
+            SECOND: "another device is broken",
+            PREPARE: "NodePrepareResources is pending",
+            UNPREPARE: "NodeUnprepareResources is called",
+            AGAIN: "the streams are cancelled, and the driver is registered again",
+            NO_API: "the API server is down",
+            IDLE: "nothing else happens",
+        },
+        pairs=True,
+    ),
+    Dimension(
+        "change",
+        {
+            "recover": "Healthy, Unhealthy, Healthy",
+            "unknown": "Healthy, Unknown, Healthy",
+            "unhealthy to unknown": "Healthy, Unhealthy, Unknown, Healthy",
+            "unknown to unhealthy": "Healthy, Unknown, Unhealthy, Healthy",
+            "message": "another cause at the same health",
+            "again": "the same fault twice",
+        },
+        pairs=True,
+    ),
+)
+"""All dimensions. The order of moments is that of the stages at level core."""
+MOMENTS = tuple(next(one.values for one in DIMENSIONS if one.name == "moment"))
+CHANGES = tuple(next(one.values for one in DIMENSIONS if one.name == "change"))
+SECONDS = 120.0
+"""Seconds of the stages of a plan; what does not fit is a gap."""
+MOST = 32
+"""Devices of a plan at most; others are left out, but not the last one, and not the only one of its pool and model."""
+
+# What is done to devices.
+
+Verb = Literal["break", "change", "heal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A device that can be broken."""
+
+    device: Device
+    model: str = ""
+    """What the ResourceSlice says of its model; devices of one text are alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One action of a fault on a device."""
+
+    device: Device
+    fault: Fault
+    verb: Verb
+    shows: tuple[Health, ...]
+    """The healths that the driver may report from then on."""
+    change: str
+    """The change that this act belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Acts that are done side by side at a moment. The other devices are bystanders."""
+
+    moment: str
+    acts: tuple[Act, ...]
+    begins: tuple[tuple[Device, str], ...]
+    """The devices whose first act this is, each with its change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A value that this driver profile cannot cause."""
+
+    dimension: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPlan:
+    """The stages of a run, and what they do not cover."""
+
+    stages: tuple[Stage, ...]
+    gaps: tuple[Gap, ...]
+
+    @property
+    def seconds(self) -> float:
+        """The usual duration for a driver that needs all of its settle time."""
+        return sum(STAGE_SECONDS + max((act.fault.settle for act in stage.acts), default=0.0) for stage in self.stages)
+
+
+STAGE_SECONDS = 1.0
+"""Seconds of a stage besides the time until the driver reports its acts."""
+
+# The changes that a driver profile can cause.
+
+
+_Step = tuple[Fault, Verb, tuple[Health, ...]]
+
+
+def usable(faults: Sequence[Fault]) -> tuple[Fault, ...]:
+    """The faults that a plan can cause: while the driver runs, and so that they end."""
+    return tuple(one for one in faults if one.lasts)
+
+
+def _breaks(fault: Fault, device: Device) -> bool:
+    return not fault.device or fault.device in (device.name, str(device))
+
+
+def changes_of(faults: Sequence[Fault], device: Device, number: int = 0) -> dict[str, tuple[Act, ...]]:
+    """The acts of each change that these faults can cause in a device.
+
+    `number` chooses among faults of the same kind, so that several devices get all of them.
+    """
+    mine = [one for one in usable(faults) if _breaks(one, device)]
+    sick = _turned([one for one in mine if one.health is Health.UNHEALTHY], number)
+    lost = _turned([one for one in mine if one.health is Health.UNKNOWN], number)
+    told = _turned([one for one in mine if one.change is not None], number)
+    found: dict[str, tuple[Act, ...]] = {}
+
+    def add(change: str, *steps: _Step) -> None:
+        found[change] = tuple(Act(device, fault, verb, shows, change) for fault, verb, shows in steps)
+
+    healthy = (Health.HEALTHY,)
+    for change, kind in (("recover", sick), ("unknown", lost)):
+        for one in kind[:1]:
+            add(change, *_broken_and_healed(one))
+    for change, firsts, seconds in (("unhealthy to unknown", sick, lost), ("unknown to unhealthy", lost, sick)):
+        pairs = [(one, other, way) for one, other in product(firsts, seconds) if (way := _both(one, other))]
+        for one, other, way in pairs[:1]:
+            seconds_health = (other.health,) if way == "replaces" else (one.health, other.health)
+            steps: list[_Step] = [(one, "break", (one.health,)), (other, "break", seconds_health)]
+            steps += [] if way == "replaces" else [(one, "heal", (other.health,))]
+            add(change, *steps, (other, "heal", healthy))
+    for one in told[:1]:
+        broken = (Health.UNHEALTHY, Health.UNKNOWN)
+        add("message", (one, "break", (one.health,)), (one, "change", broken), (one, "heal", healthy))
+    for one in (sick or lost)[:1]:
+        add("again", *_broken_and_healed(one), *_broken_and_healed(one))
+    return {change: found[change] for change in CHANGES if change in found}
+
+
+def _broken_and_healed(fault: Fault) -> tuple[_Step, _Step]:
+    return (fault, "break", (fault.health,)), (fault, "heal", (Health.HEALTHY,))
+
+
+def _turned(faults: list[Fault], number: int) -> list[Fault]:
+    start = number % len(faults) if faults else 0
+    return faults[start:] + faults[:start]
+
+
+def _both(one: Fault, other: Fault) -> Literal["", "replaces", "lasts beside"]:
+    """What becomes of the first fault of a device when the second one is caused; "" if nobody can say."""
+    mine, theirs = one.break_, other.break_
+    if isinstance(mine, CreateFile | WriteFile) and isinstance(theirs, WriteFile) and mine.path == theirs.path:
+        return "replaces" if one.heal == other.heal else ""
+    return "" if overlap(one, other) else "lasts beside"
+
+
+def _reason(change: str, faults: Sequence[Fault]) -> str:
+    healths = {one.health for one in faults}
+    if not faults:
+        return "each fault of the driver profile starts the driver again, or is never cleared"
+    if change == "message":
+        return "no fault of the driver profile has an action `change`"
+    if change == "recover" or (change != "unknown" and Health.UNHEALTHY not in healths):
+        return "no fault of the driver profile makes a device unhealthy"
+    if Health.UNKNOWN not in healths:
+        return "no fault of the driver profile makes the health unknown"
+    return "no two faults of the driver profile can last in one device"
+
+
+# The devices of a plan.
+
+
+def chosen(targets: Sequence[Target]) -> list[Target]:
+    """At most `MOST` devices: the last one, one of each pool and model, and then in order."""
+    kinds: dict[tuple[str, str], Target] = {}
+    for one in targets:
+        kinds.setdefault((one.device.pool, one.model), one)
+    wanted = list(dict.fromkeys([*targets[-1:], *kinds.values(), *targets]))[:MOST]
+    return [one for one in targets if one in wanted]
+
+
+# The plan.
+
+
+def plan(
+    faults: Sequence[Fault], targets: Sequence[Target], level: Level, blocked: Mapping[str, str] | None = None
+) -> FaultPlan:
+    """The stages that cover each value, and at level full each pair of values, as far as the faults can cause them.
+
+    `blocked` has the moments that cannot be caused, each with the reason.
+    """
+    found = _Planner(faults, chosen(targets), dict(blocked or {}), level)
+    found.run()
+    return FaultPlan(tuple(found.stages), (*found.gaps(), *_left_out(targets, faults)))
+
+
+def _left_out(targets: Sequence[Target], faults: Sequence[Fault]) -> Iterator[Gap]:
+    mine = chosen(targets)
+    if more := len(targets) - len(mine):
+        yield Gap("device", EACH, f"{more} of {len(targets)} devices were left out")
+    if whole := [str(one.device) for one in mine if not changes_of(faults, one.device)]:
+        names = ", ".join(whole[:5]) + (f" and {len(whole) - 5} more" if len(whole) > 5 else "")
+        yield Gap("device", EACH, f"no fault of the driver profile breaks {names}")
+    if len(targets) < 2:
+        yield Gap("device", TOGETHER, "the driver has fewer than two devices")
+    for one in faults:
+        if not one.lasts:
+            why = "starts the driver again" if one.restarts else "is never cleared"
+            yield Gap("change", f"fault {one.name}", f"it {why}; only the experiment `faults` causes it")
+
+
+@dataclass
+class _Planner:
+    faults: Sequence[Fault]
+    targets: Sequence[Target]
+    blocked: dict[str, str]
+    level: Level
+    stages: list[Stage] = field(default_factory=list)
+    _running: dict[Device, list[Act]] = field(default_factory=dict)
+    """The acts that are left for each device that is not healthy."""
+    _begun: dict[Device, int] = field(default_factory=dict)
+    _open: set[frozenset[tuple[str, str]]] = field(default_factory=set)
+    """What is not covered yet: values, or pairs of values."""
+
+    def __post_init__(self) -> None:
+        self._changes = {
+            one.device: changes_of(self.faults, one.device, number) for number, one in enumerate(self.targets)
+        }
+        self._devices = [device for device, changes in self._changes.items() if changes]
+        if len(self._devices) < 2:
+            self.blocked.setdefault(SECOND, "the faults of the driver profile break fewer than two devices")
+        for device in self._devices:
+            for moment, change in product(MOMENTS, self._changes[device]):
+                if self._possible(moment, device, change):
+                    self._open |= self._covers(moment, device, change)
+
+    def gaps(self) -> Iterator[Gap]:
+        mine = usable(self.faults)
+        for moment in MOMENTS:
+            if moment in self.blocked:
+                yield Gap("moment", moment, self.blocked[moment])
+            elif self._devices and not any(
+                self._possible(moment, device, change) for device in self._devices for change in self._changes[device]
+            ):
+                yield Gap("moment", moment, "each fault of the driver profile needs the API server")
+        for change in CHANGES:
+            if not any(change in changes for changes in self._changes.values()):
+                yield Gap("change", change, _reason(change, mine))
+        if self._open:
+            what = "pairs of values" if self.level == "full" else "values"
+            yield Gap("pairs", f"{len(self._open)} {what}", f"they do not fit into {SECONDS:g} s")
+
+    def run(self) -> None:
+        """Adds stages until nothing is left to cover, or the time is over, and all devices are healthy."""
+        while self._open and self._seconds < SECONDS:
+            moment = self._next_moment()
+            if moment == START and self._running:
+                self._drain()
+                continue
+            if moment == SECOND and not self._running:
+                self._stage(IDLE, self._best(IDLE, 1))
+            if begins := self._best(moment, max(1, len(self._devices) // 2)):
+                self._stage(moment, begins)
+            elif self._running:
+                self._drain()
+            else:
+                break
+        self._together()
+        while self._running:
+            self._drain()
+
+    @property
+    def _seconds(self) -> float:
+        return FaultPlan(tuple(self.stages), ()).seconds
+
+    def _drain(self) -> None:
+        """Adds a stage with the next acts of the devices that are not healthy, at the moment that covers most."""
+        moments = [IDLE, *(one for one in MOMENTS if one not in (START, SECOND) and one not in self.blocked)]
+
+        def gain(moment: str) -> int:
+            acts = [left[0] for left in self._running.values()]
+            return sum(len(self._covers_later(moment, act) & self._open) for act in acts)
+
+        self._stage(max(moments, key=gain), [])
+
+    def _together(self) -> None:
+        """Breaks two devices at the same time, if no stage does; then a driver of two devices has no bystander."""
+        if len(self._devices) < 2 or any(len(stage.begins) > 1 for stage in self.stages):
+            return
+        while self._running:
+            self._drain()
+        self._stage(IDLE, [(device, next(iter(self._changes[device]))) for device in self._devices[:2]])
+
+    def _next_moment(self) -> str:
+        """The moment with most that is open; of equals the first one."""
+        return max(
+            (one for one in MOMENTS if one not in self.blocked),
+            key=lambda one: sum(("moment", one) in part for part in self._open),
+        )
+
+    def _best(self, moment: str, most: int) -> list[tuple[Device, str]]:
+        """The devices to break at the moment, each with the change that covers most. One device stays a bystander."""
+        acting = 0 if moment == SECOND else len(self._running)
+        room = max(len(self.targets) - acting - 1, 0) if len(self.targets) > 1 else 1
+        found: list[tuple[Device, str]] = []
+        covered: set[frozenset[tuple[str, str]]] = set()
+        free = [one for one in self._devices if one not in self._running]
+        while free and len(found) < min(most, room):
+            ways = [(device, change) for device in free for change in self._changes[device]]
+            gains = [
+                (len(self._covers(moment, *way) & self._open - covered), -self._begun.get(way[0], 0), -number, way)
+                for number, way in enumerate(ways)
+                if self._possible(moment, *way)
+            ]
+            gain, _, _, (device, change) = max(gains, default=(0, 0, 0, ways[0]))
+            if not gain:
+                break
+            found.append((device, change))
+            covered |= self._covers(moment, device, change)
+            free.remove(device)
+        return found
+
+    def _possible(self, moment: str, device: Device, change: str) -> bool:
+        acts = self._changes[device][change]
+        return moment not in self.blocked and (moment != NO_API or not any(map(_needs_api, acts)))
+
+    def _covers(self, moment: str, device: Device, change: str) -> set[frozenset[tuple[str, str]]]:
+        values = (("moment", moment), ("device", str(device)), ("change", change))
+        if self.level != "full":
+            return {frozenset((value,)) for value in values}
+        return {frozenset(pair) for pair in product(values, values) if pair[0] != pair[1]}
+
+    def _covers_later(self, moment: str, act: Act) -> set[frozenset[tuple[str, str]]]:
+        """What an act covers that is not the first one of its change: at level core nothing."""
+        needs_api = moment == NO_API and _needs_api(act)
+        return set() if self.level != "full" or needs_api else self._covers(moment, act.device, act.change)
+
+    def _stage(self, moment: str, begins: Sequence[tuple[Device, str]]) -> None:
+        """Adds a stage: the first act of these devices, and the next act of the others that are not healthy."""
+        acts: list[Act] = []
+        if moment != SECOND:  # there the earlier fault lasts
+            room = max(len(self.targets) - 1 - len(begins), 1)
+            for device, left in list(self._running.items()):
+                if len(acts) == room or (moment == NO_API and _needs_api(left[0])):
+                    continue
+                acts.append(left.pop(0))
+                self._open -= self._covers_later(moment, acts[-1])
+                if not left:
+                    del self._running[device]
+        for device, change in begins:
+            first, *rest = self._changes[device][change]
+            acts.append(first)
+            self._running[device] = rest
+            self._begun[device] = self._begun.get(device, 0) + 1
+            self._open -= self._covers(moment, device, change)
+        self.stages.append(Stage(moment, tuple(acts), tuple(begins)))
+
+
+def _needs_api(act: Act) -> bool:
+    return any(isinstance(one, PatchObject) for one in act.fault.actions)
+
+
+# What a plan covers.
+
+
+def covered(stages: Iterable[tuple[str, Sequence[tuple[str, str]]]]) -> dict[str, list[str]]:
+    """The values of each dimension that stages cover. A stage has a moment, and devices that break, with changes."""
+    all_ = list(stages)
+    begun = list(chain.from_iterable(begins for _, begins in all_))
+    return {
+        "device": list(dict.fromkeys(device for device, _ in begun)),
+        "moment": [one for one in MOMENTS if any(moment == one and begins for moment, begins in all_)],
+        "change": [one for one in CHANGES if any(change == one for _, change in begun)],
+    }
+
+
+def pairs_covered(stages: Iterable[tuple[str, Sequence[tuple[str, str]]]]) -> int:
+    """How many pairs of a device, a moment and a change the stages cover."""
+    found = {
+        frozenset(pair)
+        for moment, begins in stages
+        for device, change in begins
+        for pair in product(*[(("moment", moment), ("device", device), ("change", change))] * 2)
+        if pair[0] != pair[1]
+    }
+    return len(found)

@@ -1,0 +1,189 @@
+"""The plan of faults: it covers each value, or each pair of values, and says what cannot be caused."""
+
+from itertools import product
+
+import pytest
+
+from drahealth.proto.values import Health
+from drahealth.suites.driver_checks.fault_plan import (
+    CHANGES,
+    IDLE,
+    MOMENTS,
+    MOST,
+    NO_API,
+    PREPARE,
+    SECOND,
+    START,
+    UNPREPARE,
+    FaultPlan,
+    Target,
+    changes_of,
+    chosen,
+    covered,
+    plan,
+)
+from drahealth.suites.driver_checks.observed import Device
+from drahealth.suites.driver_checks.profile.faults import Fault, PatchObject, RemoveFile, WriteFile
+from drahealth.suites.driver_checks.verdicts import Level
+from drahealth.suites.unit.driver_checks.runs import fault
+
+FILE, OTHER = "/health/{device}", "/links/{device}"
+HOT = fault("hot", WriteFile(FILE, "hot"), RemoveFile(FILE), change=WriteFile(FILE, "fan"), settle=1.0)
+LOST = fault("lost", WriteFile(FILE, "lost"), RemoveFile(FILE), health=Health.UNKNOWN, settle=1.0)
+UNLINKED = fault("unlinked", WriteFile(OTHER, "no link"), RemoveFile(OTHER), settle=1.0)
+PATCHED = fault("patched", PatchObject("Node", "n", "", {}), PatchObject("Node", "n", "", {}), settle=1.0)
+ALL = (HOT, LOST)
+
+
+def targets(count: int) -> list[Target]:
+    return [Target(Device("pool", f"gpu-{number}")) for number in range(count)]
+
+
+def begun(made: FaultPlan) -> list[tuple[str, str, str]]:
+    """The moment, the device and the change of each first act."""
+    return [(stage.moment, device.name, change) for stage in made.stages for device, change in stage.begins]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 40])
+@pytest.mark.parametrize("level", ["core", "full"])
+def test_each_device_that_breaks_recovers_and_leaves_a_bystander(count: int, level: Level) -> None:
+    made = plan(ALL, targets(count), level)
+    state: dict[Device, tuple[Health, ...]] = {}
+    for stage in made.stages:
+        devices = [act.device for act in stage.acts]
+        assert len(set(devices)) == len(devices)
+        assert count <= 2 or len(devices) < count
+        state |= {act.device: act.shows for act in stage.acts}
+    assert set(state.values()) == {(Health.HEALTHY,)}
+    assert len(state) == min(count, MOST)
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_core_covers_each_value(count: int) -> None:
+    found = begun(plan(ALL, targets(count), "core"))
+    assert {moment for moment, _, _ in found} == set(MOMENTS)
+    assert {change for _, _, change in found} == set(CHANGES)
+    assert len({device for _, device, _ in found}) == count
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_full_covers_each_pair_of_values(count: int) -> None:
+    made = plan(ALL, targets(count), "full")
+    found = [(stage.moment, act.device.name, act.change) for stage in made.stages for act in stage.acts]
+    devices = [one.device.name for one in targets(count)]
+    assert {(moment, device) for moment, device, _ in found} == set(product(MOMENTS, devices))
+    assert {(moment, change) for moment, _, change in found} == set(product(MOMENTS, CHANGES))
+    assert {(device, change) for _, device, change in found} == set(product(devices, CHANGES))
+
+
+def test_core_fits_beside_the_watch_and_full_into_three_minutes() -> None:
+    assert plan(ALL, targets(8), "core").seconds < 36
+    assert plan(ALL, targets(8), "full").seconds < 120
+
+
+def test_two_devices_break_at_the_same_time() -> None:
+    found = [any(len(one.begins) > 1 for one in plan(ALL, targets(n), "core").stages) for n in (1, 2, 5)]
+    assert found == [False, True, True]
+
+
+def test_same_input_gives_the_same_plan() -> None:
+    assert plan(ALL, targets(5), "full") == plan(ALL, targets(5), "full")
+
+
+def test_driver_starts_again_only_while_no_device_is_broken() -> None:
+    broken: set[Device] = set()
+    for stage in plan(ALL, targets(4), "full").stages:
+        assert stage.moment != START or not broken
+        for act in stage.acts:
+            (broken.discard if act.shows == (Health.HEALTHY,) else broken.add)(act.device)
+
+
+def test_second_fault_meets_a_broken_device_that_stays_broken() -> None:
+    made = plan(ALL, targets(3), "core")
+    before = made.stages[: [one.moment for one in made.stages].index(SECOND)]
+    assert before[-1].begins
+    second = next(stage for stage in made.stages if stage.moment == SECOND)
+    assert {act.device for act in second.acts} == {device for device, _ in second.begins}
+
+
+def test_moment_that_cannot_be_caused_is_a_gap_with_its_reason() -> None:
+    made = plan(ALL, targets(3), "core", {PREPARE: "no claim", UNPREPARE: "no claim"})
+    assert {(gap.value, gap.reason) for gap in made.gaps} == {(PREPARE, "no claim"), (UNPREPARE, "no claim")}
+    assert {moment for moment, _, _ in begun(made)} == set(MOMENTS) - {PREPARE, UNPREPARE}
+
+
+def test_fault_in_the_api_server_is_not_caused_while_it_is_down() -> None:
+    made = plan((PATCHED,), targets(3), "full")
+    assert NO_API not in {moment for moment, _, _ in begun(made)}
+    assert [gap.value for gap in made.gaps if gap.dimension == "moment"] == [NO_API]
+
+
+def test_profile_with_one_plain_fault_has_gaps_of_changes() -> None:
+    plain = fault("plain", WriteFile(FILE, "x"), RemoveFile(FILE))
+    gaps = {gap.value: gap.reason for gap in plan((plain,), targets(2), "core").gaps}
+    assert gaps == {
+        "unknown": "no fault of the driver profile makes the health unknown",
+        "unhealthy to unknown": "no fault of the driver profile makes the health unknown",
+        "unknown to unhealthy": "no fault of the driver profile makes the health unknown",
+        "message": "no fault of the driver profile has an action `change`",
+    }
+
+
+def test_fault_that_never_ends_is_a_gap_and_no_act() -> None:
+    forever = fault("forever", WriteFile(FILE, "x"), "none")
+    made = plan((forever,), targets(2), "core")
+    assert made.stages == ()
+    assert "fault forever" in {gap.value for gap in made.gaps}
+
+
+def test_fault_of_a_named_device_breaks_only_this_one() -> None:
+    named = HOT.model_copy(update={"device": "gpu-1"})
+    made = plan((named,), targets(3), "core")
+    assert {device for _, device, _ in begun(made)} == {"gpu-1"}
+    assert ("device", "no fault of the driver profile breaks pool/gpu-0, pool/gpu-2") in {
+        (gap.dimension, gap.reason) for gap in made.gaps
+    }
+
+
+def healths(change: str, *faults: Fault) -> list[tuple[str, str, tuple[Health, ...]]]:
+    acts = changes_of(faults, Device("pool", "gpu-0"))[change]
+    return [(act.verb, act.fault.name, act.shows) for act in acts]
+
+
+def test_fault_in_the_same_file_replaces_the_first_one() -> None:
+    assert healths("unhealthy to unknown", HOT, LOST) == [
+        ("break", "hot", (Health.UNHEALTHY,)),
+        ("break", "lost", (Health.UNKNOWN,)),
+        ("heal", "lost", (Health.HEALTHY,)),
+    ]
+
+
+def test_fault_elsewhere_lasts_beside_the_first_one() -> None:
+    assert healths("unknown to unhealthy", UNLINKED, LOST) == [
+        ("break", "lost", (Health.UNKNOWN,)),
+        ("break", "unlinked", (Health.UNKNOWN, Health.UNHEALTHY)),
+        ("heal", "lost", (Health.UNHEALTHY,)),
+        ("heal", "unlinked", (Health.HEALTHY,)),
+    ]
+
+
+def test_many_devices_are_reduced_to_the_last_one_and_one_of_each_kind() -> None:
+    many = [Target(Device("pool", f"gpu-{number:03}"), "big" if number == 77 else "small") for number in range(100)]
+    names = {one.device.name for one in chosen(many)}
+    assert len(names) == MOST
+    assert {"gpu-000", "gpu-077", "gpu-099"} <= names
+
+
+def test_coverage_names_the_values_of_each_dimension() -> None:
+    assert covered([(IDLE, [("pool/gpu-0", "recover")]), (PREPARE, [])]) == {
+        "device": ["pool/gpu-0"],
+        "moment": [IDLE],
+        "change": ["recover"],
+    }
+
+
+def test_what_does_not_fit_into_the_time_is_a_gap() -> None:
+    slow = [one.model_copy(update={"settle": 10.0}) for one in ALL]
+    made = plan(slow, targets(2), "full")
+    assert made.seconds < 200
+    assert [gap.reason for gap in made.gaps] == ["they do not fit into 120 s"]
