@@ -192,7 +192,7 @@ class ApiServer:
         marked for deletion.
         """
         old, new = self._precondition(kind, obj)
-        new = self._gated(kind, strategies.updated(kind, new, old), old)
+        new = self._gated(kind, strategies.updated(kind, new, old, self.time()), old)
         return self._served(kind, self._settle(kind, new))
 
     async def replace_status(self, kind: Kind, obj: Object) -> Object:

@@ -19,7 +19,12 @@ from drahealth.fakes.cluster.api import (
 )
 from drahealth.fakes.cluster.api_server.pod_requests import selects
 from drahealth.fakes.cluster.api_server.pod_spec_validation import check_spec_shape, pod_spec_errors
-from drahealth.fakes.cluster.object_rules import label_name_errors, subdomain_errors
+from drahealth.fakes.cluster.object_rules import (
+    label_key_errors,
+    label_name_errors,
+    label_value_errors,
+    subdomain_errors,
+)
 from drahealth.fakes.cluster.refusals import FieldError
 
 # Validates ResourceSlices: their pool, node and devices, and the fields that an update cannot change. Pure.
@@ -27,6 +32,7 @@ from drahealth.fakes.cluster.refusals import FieldError
 # Source: Kubernetes 1.37, `pkg/apis/resource/validation`.
 
 _LONGEST_POOL_NAME = 253
+_TAINT_EFFECTS = ("NoExecute", "NoSchedule", "None")
 _NODES = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 _ONE_OF = f"exactly one of {', '.join(f'`{name}`' for name in _NODES)} is required"
 
@@ -51,6 +57,18 @@ def slice_errors(spec: Object) -> Iterator[FieldError]:
             yield refusals.duplicate_value(at, name)
         names.add(name)
         yield from (refusals.invalid_value(f"{at}.name", name, why) for why in label_name_errors(name))
+        for number, taint in enumerate(device.get("taints") or ()):
+            yield from _taint_errors(taint, f"{at}.taints[{number}]")
+
+
+def _taint_errors(taint: Object, at: str) -> Iterator[FieldError]:
+    key, value, effect = (taint.get(name) or "" for name in ("key", "value", "effect"))
+    yield from (refusals.invalid_value(f"{at}.key", key, why) for why in label_key_errors(key))
+    yield from (refusals.invalid_value(f"{at}.value", value, why) for why in label_value_errors(value))
+    if not effect:
+        yield refusals.required_value(f"{at}.effect")
+    elif effect not in _TAINT_EFFECTS:
+        yield refusals.unsupported_value(f"{at}.effect", effect, _TAINT_EFFECTS)
 
 
 def _pool_name_errors(name: str) -> Iterator[FieldError]:

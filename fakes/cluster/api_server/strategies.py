@@ -339,14 +339,19 @@ def created(kind: Kind, obj: Object, server_fields: ServerFields) -> Object:
     elif kind.has_status and kind != NODES:
         new.pop("status", None)
     new = with_defaults(kind, new)
+    if kind == SLICES:
+        return _with_taint_times(new, server_fields.time)
     if kind != PODS:
         return new
     new = {**new, "status": {**new["status"], "qosClass": qos_class(new["spec"])}}
     return with_gated_condition(new, server_fields.time)
 
 
-def updated(kind: Kind, obj: Object, old: Object) -> Object:
-    """`old` with the spec and metadata of `obj`; server fields stay, and the generation counts changes of the spec."""
+def updated(kind: Kind, obj: Object, old: Object, time: str) -> Object:
+    """`old` with the spec and metadata of `obj`; server fields stay, and the generation counts changes of the spec.
+
+    `time` is that of the update, as RFC 3339.
+    """
     check_spec(kind, obj)
     metadata = {**obj["metadata"], **{key: old["metadata"][key] for key in _SERVER_FIELDS if key in old["metadata"]}}
     metadata = _checked_metadata(kind, metadata, new_finalizer_errors(metadata, old["metadata"]))
@@ -357,9 +362,25 @@ def updated(kind: Kind, obj: Object, old: Object) -> Object:
     new = with_defaults(kind, new)
     if errors := [*spec_errors(kind, new), *_immutable_errors(kind, new, old)]:
         raise refusals.invalid(kind, metadata["name"], errors)
+    if kind == SLICES:
+        new = _with_taint_times(new, time)
     if "generation" in metadata and new.get("spec") != old.get("spec"):
         metadata["generation"] += 1
     return new
+
+
+def _with_taint_times(found: Object, time: str) -> Object:
+    """The ResourceSlice with a `timeAdded` in each taint of a device. A client that leaves it out gets a new time."""
+    spec = found["spec"]
+    if not any(device.get("taints") for device in spec.get("devices") or ()):
+        return found
+    devices = [
+        {**device, "taints": [{**one, "timeAdded": one.get("timeAdded") or time} for one in device["taints"]]}
+        if device.get("taints")
+        else device
+        for device in spec["devices"]
+    ]
+    return {**found, "spec": {**spec, "devices": devices}}
 
 
 def status_updated(kind: Kind, obj: Object, old: Object) -> Object:

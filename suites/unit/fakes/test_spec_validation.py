@@ -32,6 +32,19 @@ def validate_spec(kind: Kind, obj: Object) -> None:
         (CLAIMS, {"devices": {"requests": [{"exactly": {}}]}}, 422, "spec.devices.requests[0].name: Required value"),
         (CLAIM_TEMPLATES, {"spec": {"devices": []}}, 400, "spec.spec.devices must be an object, got list"),
         (SLICES, {"devices": [{}]}, 422, "[spec.driver: Required value, spec.pool.name: Required value, spec.pool"),
+        (
+            SLICES,
+            {"devices": [{"name": "a", "taints": [{"key": "a/b/c"}]}]},
+            422,
+            'taints[0].key: Invalid value: "a/b/c"',
+        ),
+        (SLICES, {"devices": [{"name": "a", "taints": [{"key": "a"}]}]}, 422, "taints[0].effect: Required value"),
+        (
+            SLICES,
+            {"devices": [{"name": "a", "taints": [{"key": "a", "value": "-", "effect": "PreferNoSchedule"}]}]},
+            422,
+            'taints[0].effect: Unsupported value: "PreferNoSchedule": supported values: "NoExecute"',
+        ),
     ],
 )
 def test_missing_field_is_rejected_with_its_path(kind: Kind, spec: dict[str, Any], status: int, message: str) -> None:

@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
+from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.control.fake_options import DriverControl
@@ -20,8 +21,14 @@ KEY = "example.com/unhealthy"
 
 
 async def published(rig: Rig) -> dict[str, list[dict[str, str]]]:
-    """The taints of each device, as soon as the API server has them."""
-    return {d["name"]: d.get("taints", []) for s in await rig.api.list(SLICES) for d in s["spec"]["devices"]}
+    """The taints of each device, without the time that the API server adds."""
+    devices = [device for one in await rig.api.list(SLICES) for device in one["spec"]["devices"]]
+    return {
+        device["name"]: [
+            {key: value for key, value in taint.items() if key != "timeAdded"} for taint in device.get("taints", ())
+        ]
+        for device in devices
+    }
 
 
 async def test_taint_is_published_until_it_is_removed(driver: DriverControl, rig: Rig) -> None:
@@ -29,6 +36,36 @@ async def test_taint_is_published_until_it_is_removed(driver: DriverControl, rig
     assert await published(rig) == {"gpu-0": [], "gpu-1": [{"key": KEY, "value": "xid-79", "effect": "NoSchedule"}]}
     await driver.untaint("gpu-1", KEY)
     assert await published(rig) == {"gpu-0": [], "gpu-1": []}
+
+
+async def test_the_api_server_adds_the_time_of_a_taint_that_an_update_leaves_out() -> None:
+    clock = JumpClock()
+    api = ApiServer(clock=clock)
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    taint = {"key": KEY, "effect": "NoSchedule"}
+    spec = {"driver": DRIVER, "nodeName": "n", "pool": pool, "devices": [{"name": "gpu-0", "taints": [taint]}]}
+
+    def time_of(found: Object) -> str:
+        return str(found["spec"]["devices"][0]["taints"][0]["timeAdded"])
+
+    created = await api.create(SLICES, {"metadata": {"name": "a"}, "spec": spec})
+    await clock.sleep(5)
+    kept = await api.replace(SLICES, created)
+    again = await api.replace(SLICES, {**kept, "spec": spec})
+    assert (time_of(kept), time_of(again)) == (time_of(created), api.time())
+    assert time_of(created) < time_of(again)
+
+
+async def test_a_driver_keeps_the_time_of_a_taint_when_another_one_is_added(driver: DriverControl, rig: Rig) -> None:
+    async def times() -> list[str]:
+        (found,) = await rig.api.list(SLICES)
+        return [taint["timeAdded"] for device in found["spec"]["devices"] for taint in device.get("taints", ())]
+
+    await driver.taint("gpu-0", KEY)
+    first = await times()
+    await rig.clock.sleep(5)
+    await driver.taint("gpu-1", KEY)
+    assert ((await times())[0], len(set(await times()))) == (first[0], 2)
 
 
 async def test_a_taint_takes_the_place_of_one_with_its_key_and_effect(driver: DriverControl, rig: Rig) -> None:
