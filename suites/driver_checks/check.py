@@ -9,7 +9,7 @@ from drahealth.suites.driver_checks.device_plugins.observed import of_resource, 
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
 from drahealth.suites.driver_checks.observed_health import Stream, absence, served_apis, streams
-from drahealth.suites.driver_checks.verdicts import Finding, not_applicable, not_tested, requirements, worst
+from drahealth.suites.driver_checks.verdicts import Finding, Verdict, not_applicable, not_tested, requirements, worst
 
 Judge = Callable[[Evidence], Finding]
 HealthJudge = Callable[[Evidence, list[Stream]], Finding]
@@ -67,7 +67,8 @@ def health_check(
             if bound and (other := _other_apis(evidence, bound)):
                 return other
             mine = [one for one in found if not bound or one.api.name in bound]
-            return judge(evidence, mine) if mine else not_tested("no health stream was opened")
+            judged = judge(evidence, mine)
+            return judged if mine or judged.verdict is Verdict.FAIL else not_tested("no health stream was opened")
 
         whole.__name__ = judge.__name__
         check(requirement, "services", *experiments, fix=fix, reads=reads)(whole)

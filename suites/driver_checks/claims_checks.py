@@ -394,7 +394,7 @@ def published_device_can_be_prepared(evidence: Evidence) -> Finding:
 def device_of_another_claim_is_refused(evidence: Evidence) -> Finding:
     """A claim whose device another claim holds gets an error."""
     claims, driver, slices = allocations(evidence, "claims"), driver_name(evidence), published(evidence)
-    excused = None
+    excused = refused = None
     for step in steps(evidence, "claims"):
         if step.call.kind == "unprepare" or step.uid not in claims or step.held is not None:
             continue
@@ -413,10 +413,10 @@ def device_of_another_claim_is_refused(evidence: Evidence) -> Finding:
         elif slices.allows_multiple_allocations(device):
             excused = not_applicable(f"{device} allows multiple allocations", *slices.record, *records)
         elif step.problem:
-            return passed(f"refused: {step.problem}", *records)
+            refused = refused or passed(f"refused: {step.problem}", *records)
         else:
             return failed(f"an error, because {device} is prepared for another claim", "no error", *records)
-    return excused or not_tested("no claim had a device that was prepared for another claim")
+    return refused or excused or not_tested("no claim had a device that was prepared for another claim")
 
 
 def _held_devices(step: Step, claims: Claims, driver: str) -> set[Device]:

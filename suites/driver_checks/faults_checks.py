@@ -173,8 +173,6 @@ def unknown_is_not_unhealthy(episode: Episode) -> Finding | None:
 )
 def fault_leaves_other_devices_alone(episode: Episode) -> Finding | None:
     """From the break to the end of the fault no other device changes its health or message."""
-    if not is_reported(episode):
-        return not_tested(f"{episode.device}: the break was not reported", episode.broken.number)
     start, end, others = began(episode.broken), _last_seen(episode), set()
     for stream in episode.streams:
         if stream.opened.at > start:
@@ -190,6 +188,8 @@ def fault_leaves_other_devices_alone(episode: Episode) -> Finding | None:
                     seen = f"{device}: {one.health} {one.message!r}, while {episode.device} was broken"
                     expected = f"{device} stays {before[0].health} {before[0].message!r}"
                     return failed(expected, seen, episode.broken.number, number)
+    if not is_reported(episode):
+        return not_tested(f"{episode.device}: the break was not reported", episode.broken.number)
     if not others:
         return None
     return passed(f"{len(others)} other devices stayed as they were", episode.broken.number)
@@ -213,7 +213,7 @@ def all_subscribers_hear_a_fault(episode: Episode) -> Finding | None:
     """Each step that one stream shows in time is shown by all streams in time."""
     if not is_reported(episode):
         return not_tested(f"{episode.device}: the break was not reported", episode.broken.number)
-    compared, slowest = 0, 0.0
+    compared, slowest, unproven = 0, 0.0, None
     for step, wanted in episode.steps:
         found = episode.reactions(step, wanted)
         if not any(one.outcome == "in time" for one in found):
@@ -224,12 +224,14 @@ def all_subscribers_hear_a_fault(episode: Episode) -> Finding | None:
                 first = next(each for each in found if each.outcome == "in time")
                 records = (step.number, first.record, *filter(None, (one.record,)))
                 return failed("all streams show the change within the settle time", seen, *records)
-        if unproven := next((one for one in found if one.outcome == "unproven"), None):
-            seen = f"{episode.device}: {unproven.stream} was not open long enough to show fault {step.what.fault}"
-            return not_tested(seen, step.number)
+        if short := next((one for one in found if one.outcome == "unproven"), None):
+            seen = f"{episode.device}: {short.stream} was not open long enough to show fault {step.what.fault}"
+            unproven = unproven or not_tested(seen, step.number)
         together = [one for one in found if one.outcome == "in time"]
         compared += len(together) > 1
         slowest = max(slowest, *(one.seconds for one in together))
+    if unproven:
+        return unproven
     if not compared:
         return not_tested(f"{episode.device}: no two streams showed the fault", episode.broken.number)
     return passed(f"two streams showed each of {compared} steps within {slowest:.1f} s", episode.broken.number)
@@ -288,10 +290,13 @@ def break_is_reported_during_prepare(episode: Episode) -> Finding | None:
 def new_stream_starts_with_the_fault(episode: Episode) -> Finding | None:
     """The first report of a stream that opens after the break, or the heal, shows it."""
     finding = _first_reports(episode, episode.broken, episode.shows_break)
-    if episode.healed is None or finding.verdict != "PASS":
-        return finding
-    after = _first_reports(episode, episode.healed, shows_heal)
-    return after if after.verdict != "PASS" else finding
+    healed = episode.healed
+    return _and_heal(finding, _first_reports(episode, healed, shows_heal) if healed else None)
+
+
+def _and_heal(finding: Finding, after: Finding | None) -> Finding:
+    """The finding on a break, or that on its heal if it is worse."""
+    return after if after and after.verdict < finding.verdict else finding
 
 
 @fault_check(
@@ -302,10 +307,8 @@ def new_stream_starts_with_the_fault(episode: Episode) -> Finding | None:
 def break_is_reported_without_api_server(episode: Episode) -> Finding | None:
     """A break and a heal while the API server is down are reported in time."""
     finding = judged_step(episode, episode.broken, episode.shows_break, f"reported as {episode.broken.what.health}")
-    if episode.healed is None or finding.verdict != "PASS":
-        return finding
-    after = judged_step(episode, episode.healed, shows_heal, "reported as Healthy")
-    return after if after.verdict != "PASS" else finding
+    healed = episode.healed
+    return _and_heal(finding, judged_step(episode, healed, shows_heal, "reported as Healthy") if healed else None)
 
 
 @fault_check(
@@ -408,10 +411,8 @@ def change_while_stopped_is_reported(episode: Episode) -> Finding | None:
     broken = episode.broken
     shown = f"reported as {broken.what.health}"
     finding = _after_continue(episode, broken, episode.shows_break, shown, broken.what.on_no_effect)
-    if episode.healed is None or finding.verdict != "PASS":
-        return finding
-    after = _after_continue(episode, episode.healed, shows_heal, "reported as Healthy", "FAIL")
-    return after if after.verdict != "PASS" else finding
+    healed, heals = episode.healed, "reported as Healthy"
+    return _and_heal(finding, _after_continue(episode, healed, shows_heal, heals, "FAIL") if healed else None)
 
 
 def _after_continue(episode: Episode, step: Step, wanted: Wanted, what: str, unseen: str) -> Finding:
@@ -430,9 +431,14 @@ def _first_reports(episode: Episode, step: Step, wanted: Wanted) -> Finding:
         return judged_step(episode, step, wanted, "")
     last = began(episode.healed) if episode.healed and episode.healed.at > step.at else episode.end
     opened = [one for one in episode.streams if step.at < one.opened.at < last]
+    unproven = None
     for stream in opened:
         if not stream.reports:
-            return _silent(stream)
+            silent = _silent(stream)
+            if silent.verdict is Verdict.FAIL:
+                return silent
+            unproven = unproven or silent
+            continue
         report = stream.reports[0]
         first = next((one for one in report.what.devices if device_of(one) == episode.device), None)
         if first is None or not wanted(first):
@@ -445,6 +451,8 @@ def _first_reports(episode: Episode, step: Step, wanted: Wanted) -> Finding:
                 stream.opened.number,
                 report.number,
             )
+    if unproven:
+        return unproven
     if not opened:
         return not_tested("no stream was opened after the action", step.number)
     seen = f"{episode.device}, fault {step.what.fault}: shown by the first reports of {len(opened)} new streams"

@@ -152,21 +152,40 @@ _ORDER = (Verdict.ERROR, Verdict.NOT_APPLICABLE, Verdict.STATIC, Verdict.NOT_TES
 def _finding(check: Check, evidence: Evidence) -> Finding:
     """The check's own finding if its experiments are done; otherwise what their outcome says.
 
-    A violation that was seen counts, even if its experiment did not reach its end. A check for which there is better
-    proof that it does not apply gives its own reason.
+    A violation that was seen counts, whatever the outcome of an experiment is. A check for which there is better proof
+    that it does not apply gives its own reason.
     """
-    outcomes = [found for name in check.experiments if (found := _blocked(name, evidence))]
-    blocked = min(outcomes, key=lambda found: _ORDER.index(found.verdict), default=None)
-    if blocked and blocked.verdict is Verdict.ERROR:
-        return blocked
     try:
         found = check.judge(evidence)
     except Exception as error:  # a mistake in a check must not end the run, nor count against the driver
         return Finding(Verdict.ERROR, f"check {check.name} raised {type(error).__name__}: {error}")
-    if blocked is None:
+    outcomes = [one for name in check.experiments if (one := _blocked(name, evidence))]
+    if not outcomes or found.verdict is Verdict.FAIL:
         return found
-    stronger = Verdict.FAIL if blocked.verdict is Verdict.NOT_TESTED else Verdict.NOT_APPLICABLE
-    return found if found.verdict is stronger else blocked
+    blocked = min(outcomes, key=lambda one: _ORDER.index(one.verdict))
+    proven = found.verdict is Verdict.NOT_APPLICABLE and blocked.verdict in (Verdict.NOT_APPLICABLE, Verdict.STATIC)
+    return found if proven else blocked
+
+
+ABSENCES = frozenset(
+    {
+        "refused-driver-can-be-registered-again",
+        "deleted-slice-returns",
+        "slices-are-published-when-the-api-server-is-up",
+        "driver-answers-while-the-api-server-is-down",
+        "slices-return-after-a-kubelet-restart",
+        "plugin-serves-a-new-socket",
+        "refused-plugin-registers-with-the-next-kubelet",
+    }
+)
+"""The checks of events that must come. Their absence is a violation only if the experiment waited until its end."""
+
+
+def unfinished(evidence: Evidence) -> Evidence:
+    """The same evidence, as if no experiment had reached its end. What it shows is still a violation."""
+    ended = ExperimentEnded("incomplete", "drahealth stopped")
+    records = (replace(one, what=ended) if isinstance(one.what, ExperimentEnded) else one for one in evidence.records)
+    return replace(evidence, records=tuple(records))
 
 
 def _blocked(name: str, evidence: Evidence) -> Finding | None:

@@ -41,7 +41,7 @@ from drahealth.suites.driver_checks.observed_health import (
     timeout_of,
 )
 from drahealth.suites.driver_checks.output_text import exit_text
-from drahealth.suites.driver_checks.verdicts import Finding, failed, not_tested, passed
+from drahealth.suites.driver_checks.verdicts import Finding, Verdict, failed, not_tested, passed
 
 _NAME = "rolling-update"
 
@@ -183,24 +183,23 @@ def older_instance_leaves_what_the_newer_one_needs(evidence: Evidence) -> Findin
     sockets = next((one for one in evidence.of(SocketsListed, _NAME) if one.what.moment == "ended"), None)
     specs = next(evidence.of(CdiSpecsRead, _NAME), None)
     lists = list(evidence.of(SlicesListed, _NAME))
-    if sockets is None or specs is None or found.ended is None:
+    if found.ended is None:
         return not_tested("the first instance did not end", found.newer.number)
     end = found.ended.number
-    if found.newer.what.endpoint not in sockets.what.registry:
+    if sockets and found.newer.what.endpoint not in sockets.what.registry:
         seen = f"registration sockets: {', '.join(sockets.what.registry) or 'none'}"
         return failed(f"registration socket {found.newer.what.endpoint}", seen, end, sockets.number)
     wanted = {
         name for step in steps(evidence, _NAME) if step.number < end for one in step.devices for name in one.cdi_ids
     }
-    if missing := wanted - defined_in(specs.what):
+    if specs and (missing := wanted - defined_in(specs.what)):
         return failed(f"{min(missing)} is defined in a CDI spec", files_text(specs.what), end, specs.number)
     before = [one for one in lists if one.number < end]
     after = [one for one in lists if one.number > end]
-    if not before or not after:
-        return not_tested("the ResourceSlices were not listed", end)
-    gone = _published(before[-1]) - _published(after[-1])
-    if gone:
+    if before and after and (gone := _published(before[-1]) - _published(after[-1])):
         return failed("all devices stay published", f"{named(gone)} are not", before[-1].number, end, after[-1].number)
+    if sockets is None or specs is None or not before or not after:
+        return not_tested("the sockets, CDI specs or ResourceSlices were not listed after the end", end)
     return passed(
         "the socket, CDI specs and ResourceSlices of the second instance remain",
         end,
@@ -234,17 +233,18 @@ def newer_instance_keeps_its_health(evidence: Evidence, found: list[Stream]) -> 
     for stream in mine:
         if problem := _start(stream, known) or _after_the_end(evidence, update, stream):
             return problem
+    problems = list[Finding]()
     for episode in episodes(evidence, _NAME):
         shown = f"reported as {episode.broken.what.health} by the second instance"
         both = type(episode)(episode.broken, episode.changed, episode.healed, tuple(mine), episode.end)
         finding = judged_step(both, both.broken, both.shows_break, shown)
-        if finding.verdict != "PASS":
-            return finding
+        problems += [] if finding.verdict is Verdict.PASS else [finding]
     compared = [one for one in mine if update.ended and one.opened.at <= update.end <= one.opened.at + one.open_seconds]
-    if not compared or update.ended is None:
-        return not_tested("no stream was open at the end of the first instance", update.newer.number)
+    if not compared:
+        problems += [not_tested("no stream was open at the end of the first instance", update.newer.number)]
     always = published(evidence, _NAME).always
-    if problems := [problem for one in compared if (problem := _silent(one, update.ended, always))]:
+    problems += [problem for one in compared if update.ended and (problem := _silent(one, update.ended, always))]
+    if problems:
         return min(problems, key=lambda one: one.verdict)
     seen = f"{len(compared)} streams of the second instance continued after the end of the first instance"
     return passed(seen, update.newer.number, *(one.reports[-1].number for one in compared))

@@ -1,6 +1,6 @@
 """Checks of several subscribers: two at once, one after another, and two health APIs."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Set
 from dataclasses import replace
 from itertools import combinations, groupby
 
@@ -32,6 +32,7 @@ from drahealth.suites.driver_checks.verdicts import (
     passed,
     static,
     strongest,
+    worst,
 )
 
 _FAULTS = "faults"
@@ -51,6 +52,8 @@ _FEWER, _SHARE = 3, 0.6
 def health_apis_agree(evidence: Evidence, found: list[Stream]) -> Finding:
     """Streams of different health APIs report the same devices, with the same health and message."""
     names = {one.api.name for one in found}
+    if not found:
+        return not_tested("no health stream was opened")
     if len(names) < 2:
         return not_applicable(f"the driver serves one health API, {min(names)}", found[0].opened.number)
     always, records, compared = published(evidence).always, [], 0
@@ -207,31 +210,36 @@ def _stale(times: Times, end: float) -> bool:
 def new_stream_starts_with_all_devices(evidence: Evidence, found: list[Stream]) -> Finding:
     """The stream after a cancelled one has a first report with all devices."""
     always = published(evidence).always
+    judged = []
     for cancelled in found:
         if not (cancelled.cancelled and cancelled.end and cancelled.reports):
             continue
         end = cancelled.end.number
         again = next((one for one in found if one.opened.number > end and one.api is cancelled.api), None)
-        if again is None:
-            continue
-        first = cancelled.reports[0]
-        expected = listed(first) & always if always else listed(first)
-        if not expected:
-            return not_tested("the cancelled stream reported no device", first.number)
-        if again.reports:
-            report = again.reports[0]
-            took = report.at - again.opened.at
-            if missing := expected - listed(report):
-                seen = f"{again}: without {named(missing)}"
-                return failed(f"all devices: {named(expected)}", seen, first.number, end, report.number)
-            if again.first_is_late:
-                return failed("a first report within 5 s", f"after {took:.1f} s", end, report.number)
-            seen = f"the new stream starts with all {len(expected)} devices"
-            return passed(seen, first.number, end, report.number)
-        if again.first_is_late or (again.end and not again.cancelled):
-            seen = f"{again}: no report in {again.open_seconds:.1f} s"
-            return failed("a first report within 5 s", seen, first.number, end, again.opened.number)
-    return not_tested("no stream was opened after a cancelled one")
+        if again:
+            judged.append(_restart(cancelled, again, end, always))
+    return worst([one for one in judged if one] or [not_tested("no stream was opened after a cancelled one")])
+
+
+def _restart(cancelled: Stream, again: Stream, end: int, always: Set[Device]) -> Finding | None:
+    """Whether the stream after a cancelled one, which ended with the record `end`, has all devices at once."""
+    first = cancelled.reports[0]
+    expected = listed(first) & always if always else listed(first)
+    if not expected:
+        return not_tested("the cancelled stream reported no device", first.number)
+    if not again.reports:
+        if not again.first_is_late and not (again.end and not again.cancelled):
+            return None
+        seen = f"{again}: no report in {again.open_seconds:.1f} s"
+        return failed("a first report within 5 s", seen, first.number, end, again.opened.number)
+    report = again.reports[0]
+    if missing := expected - listed(report):
+        seen = f"{again}: without {named(missing)}"
+        return failed(f"all devices: {named(expected)}", seen, first.number, end, report.number)
+    if again.first_is_late:
+        took = report.at - again.opened.at
+        return failed("a first report within 5 s", f"after {took:.1f} s", end, report.number)
+    return passed(f"the new stream starts with all {len(expected)} devices", first.number, end, report.number)
 
 
 def _state(stream: Stream, device: Device, records: tuple[int, int]) -> str:

@@ -90,10 +90,10 @@ GRADES: tuple[Grade, ...] = get_args(Grade)
 class Verdict(StrEnum):
     """A verdict on one requirement. The order of the members is from the worst to the best."""
 
+    FAIL = "FAIL"
+    """The driver violates the requirement, whatever else is missing."""
     ERROR = "ERROR"
     """The harness failed."""
-    FAIL = "FAIL"
-    """The driver violates the requirement."""
     NOT_TESTED = "NOT_TESTED"
     """The evidence is missing: an experiment did not run, or ended early."""
     KNOWN_ISSUE = "KNOWN ISSUE"

@@ -113,12 +113,11 @@ def responses_give_access(evidence: Evidence) -> Finding:
 )
 def unknown_device_is_refused(evidence: Evidence) -> Finding:
     """Allocate of an unknown device fails."""
-    for one in allocations(evidence, _NAME):
-        if (UNKNOWN_DEVICE,) in one.containers:
-            if one.succeeded:
-                return failed("an error", f"Allocate of {UNKNOWN_DEVICE} succeeded", one.number)
-            return passed(outcome(one.call.what), one.number)
-    return _uncalled(evidence)
+    found = [one for one in allocations(evidence, _NAME) if (UNKNOWN_DEVICE,) in one.containers]
+    for one in found:
+        if one.succeeded:
+            return failed("an error", f"Allocate of {UNKNOWN_DEVICE} succeeded", one.number)
+    return passed(outcome(found[0].call.what), found[0].number) if found else _uncalled(evidence)
 
 
 @resource_check(
@@ -387,15 +386,21 @@ def new_stream_lists_all_devices(evidence: Evidence) -> Finding:
     later = [one for one in streams if before and one.opened.number > before.opened.number]
     if before is None or not later:
         return not_tested("ListAndWatch was not called again")
+    unproven = None
     for stream in later:
         found = _prompt(stream)
-        if found.verdict is not Verdict.PASS:
+        if found.verdict is Verdict.FAIL:
             return found
+        if found.verdict is not Verdict.PASS:
+            unproven = unproven or found
+            continue
         known = ids(before.lists[-1])
         if missing := known - ids(stream.lists[0]):
             seen = f"a first list without {_named(missing)}"
             return failed("all devices", seen, before.lists[-1].number, stream.lists[0].number)
         before = stream
+    if unproven:
+        return unproven
     numbers = (stream.lists[0].number for stream in later)
     return passed(f"{len(later)} more streams started with all devices", *numbers)
 
@@ -547,8 +552,6 @@ def _others(episode: _Episode) -> Finding:
     before = {one.id: one.health for one in episode.before.what.devices if one.id != episode.device}
     if not before:
         return static("the plugin lists one device", episode.before.number)
-    if episode.shown(episode.broken, episode.wanted) is None:
-        return not_tested(f"{one_line(episode.device)}: the break was not listed", episode.broken.number)
     for listed in episode.lists:
         now = {one.id: one.health for one in listed.what.devices}
         for name, health in before.items():
@@ -557,4 +560,6 @@ def _others(episode: _Episode) -> Finding:
                     f"{one_line(name)}: {now.get(name, 'not in the list')}, while {one_line(episode.device)} was broken"
                 )
                 return failed(f"{one_line(name)} stays {health}", seen, episode.broken.number, listed.number)
+    if episode.shown(episode.broken, episode.wanted) is None:
+        return not_tested(f"{one_line(episode.device)}: the break was not listed", episode.broken.number)
     return passed(f"{len(before)} other devices stayed as they were", episode.broken.number)

@@ -90,6 +90,7 @@ def _wrong_fields(one: Registration) -> tuple[str, str] | None:
 def plugin_is_served_when_it_registers(evidence: Evidence) -> Finding:
     """A kubelet that gets the registration can connect, and GetDevicePluginOptions succeeds."""
     found = [one for one in registrations(evidence, "plugin-registration") if not _wrong_fields(one)]
+    records: tuple[int, ...] = ()
     for one in found:
         asked = options_calls(evidence, one.resource, "plugin-registration")
         failures = [call for call in asked if call.what.code != "OK"]
@@ -98,8 +99,10 @@ def plugin_is_served_when_it_registers(evidence: Evidence) -> Finding:
         if not asked and one.problem:
             return failed("a server at the endpoint, before the plugin registers", one.problem, one.number)
         if asked:
-            return passed("GetDevicePluginOptions succeeded during the registration", asked[0].number, one.number)
-    return not_tested("there was no valid registration")
+            records = records or (asked[0].number, one.number)
+    if not records:
+        return not_tested("there was no valid registration")
+    return passed("GetDevicePluginOptions succeeded during the registration", *records)
 
 
 @resource_check(
@@ -109,20 +112,20 @@ def plugin_is_served_when_it_registers(evidence: Evidence) -> Finding:
 )
 def options_agree(evidence: Evidence) -> Finding:
     """Register has the options of GetDevicePluginOptions."""
-    found = registrations(evidence, "plugin-registration")
-    for one in found:
+    good = absent = None
+    for one in registrations(evidence, "plugin-registration"):
         if one.options is None:
-            return not_applicable(
-                "the plugin has a registration socket, and does not send options in Register", one.number
-            )
+            reason = "the plugin has a registration socket, and does not send options in Register"
+            absent = absent or not_applicable(reason, one.number)
+            continue
         for asked in options_calls(evidence, one.resource, "plugin-registration"):
             answer = asked.what.response
             if asked.what.code == "OK" and answer != one.options:
                 seen = f"{one.options or 'no options'} in Register, {answer or 'no options'} in the answer"
                 return failed("equal options", seen, one.number, asked.number)
             if asked.what.code == "OK":
-                return passed(f"options {answer or 'are all false'}", one.number, asked.number)
-    return not_tested("GetDevicePluginOptions was not answered")
+                good = good or passed(f"options {answer or 'are all false'}", one.number, asked.number)
+    return good or absent or not_tested("GetDevicePluginOptions was not answered")
 
 
 @resource_check(

@@ -12,7 +12,7 @@ from drahealth.suites.driver_checks.check import needed_experiments
 from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS, REAL_KUBELET
-from drahealth.suites.driver_checks.judge import judge
+from drahealth.suites.driver_checks.judge import ABSENCES, judge, unfinished
 from drahealth.suites.driver_checks.mutants.driver import (
     FAULTS,
     MUTANTS,
@@ -147,11 +147,14 @@ def proof_of(name: str, evidence: Evidence, seconds: float) -> Proof:
     named = MUTANTS[name].caught_by if name in MUTANTS else ()
     must_fail = [check for check in named if requirements()[CHECKS[check].requirement].is_judged_at(level)]
     found = {check: finding for one in judge(evidence) for check, finding in one.findings.items()}
+    stopped = {check: finding for one in judge(unfinished(evidence)) for check, finding in one.findings.items()}
     if error := _void(evidence, found):
         return Proof(name, seconds, error=error)
     related = {CHECKS[check].requirement for check in must_fail}
     caught = tuple(check for check in must_fail if found[check].verdict is Verdict.FAIL)
     missed = tuple(f"{check}: {_text(found[check])}" for check in must_fail if check not in caught)
+    lost = [check for check in caught if check not in ABSENCES and stopped[check].verdict is not Verdict.FAIL]
+    missed += tuple(f"{check}: {_text(stopped[check])}, although the violation was seen" for check in lost)
     wrong = (Verdict.FAIL,) if name in MUTANTS else (Verdict.FAIL, Verdict.NOT_TESTED)
     unrelated = tuple(
         f"{check}: {_text(finding)}"

@@ -1,17 +1,22 @@
 """Verdicts: a requirement without evidence never passes."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from drahealth.proto.events import ExperimentEnded, GrpcCall
 from drahealth.proto.events.checks import Outcome
-from drahealth.suites.driver_checks.all_checks import CHECKS
+from drahealth.suites.driver_checks.all_checks import CHECKS, Check
 from drahealth.suites.driver_checks.evidence import Evidence
-from drahealth.suites.driver_checks.judge import judge
-from drahealth.suites.driver_checks.verdicts import LEVELS, Finding, Level, Verdict, requirements
+from drahealth.suites.driver_checks.experiments import EXPERIMENTS
+from drahealth.suites.driver_checks.judge import ABSENCES, judge, unfinished
+from drahealth.suites.driver_checks.verdicts import LEVELS, Finding, Level, SubjectKind, Verdict, failed, requirements
+from drahealth.suites.driver_checks.verdicts import verdict_of as verdict_of_all
 from drahealth.suites.unit.driver_checks.evidence_of import HEADER, evidence_of
-from drahealth.suites.unit.driver_checks.healthy_run import healthy_run
+from drahealth.suites.unit.driver_checks.healthy_run import Edit, healthy_run
+from drahealth.suites.unit.driver_checks.test_health_checks import ROWS as HEALTH
+from drahealth.suites.unit.driver_checks.test_plugin_checks import ROWS as PLUGIN
 
 NO_SLICES = {"slices": ExperimentEnded("not applicable", "no API server")}
 
@@ -70,6 +75,45 @@ def test_violation_counts_although_its_experiment_did_not_end() -> None:
     )
     evidence = evidence_of(("registration", call), ("registration", ExperimentEnded("incomplete", "GetInfo failed")))
     assert verdict_of("PLUGIN-01", evidence) is Verdict.FAIL
+
+
+@pytest.mark.parametrize("outcome", get_args(Outcome))
+def test_violation_counts_for_every_check_whatever_the_outcome_of_its_experiments(outcome: Outcome) -> None:
+    def violated(check: Check, subject: SubjectKind) -> Verdict:
+        broken = replace(check, judge=lambda _: failed("it serves", "it does not"))
+        header = replace(HEADER, level="full", subject=subject)
+        evidence = evidence_of(*((name, ExperimentEnded(outcome, "x")) for name in EXPERIMENTS), header=header)
+        return next(one.verdict for one in judge(evidence, [broken]) if one.findings)
+
+    found = {name: violated(one, requirements()[one.requirement].binds) for name, one in CHECKS.items()}
+    assert {name: verdict for name, verdict in found.items() if verdict is not Verdict.FAIL} == {}
+
+
+@pytest.mark.parametrize("other", [one for one in Verdict if one is not Verdict.FAIL])
+def test_violation_that_one_check_sees_decides_the_requirement(other: Verdict) -> None:
+    assert verdict_of_all([other, Verdict.FAIL]) is Verdict.FAIL
+
+
+wrong_runs = pytest.mark.parametrize(
+    ("check", "edit"),
+    [pytest.param(c, edit, id=f"{c}: {what}") for c, what, edit, verdict in (*HEALTH, *PLUGIN) if verdict == "FAIL"],
+)
+
+
+@wrong_runs
+def test_violation_counts_although_no_experiment_ended(check: str, edit: Edit) -> None:
+    found = [one.verdict for one in judge(unfinished(healthy_run(edit)), [CHECKS[check]]) if one.findings]
+    assert found == [Verdict.FAIL] or (check in ABSENCES and found == [Verdict.NOT_TESTED])
+
+
+@wrong_runs
+def test_violation_counts_without_the_other_experiments(check: str, edit: Edit) -> None:
+    whole = healthy_run(edit)
+    shown = CHECKS[check].judge(whole).records
+    needed = {"registration", "services", "slices", *CHECKS[check].reads}
+    needed |= {one.experiment for one in whole.records if one.number in shown}
+    kept = replace(whole, records=tuple(one for one in whole.records if one.experiment in needed))
+    assert CHECKS[check].judge(kept).verdict is Verdict.FAIL
 
 
 def test_mistake_in_a_check_is_an_error_of_the_harness() -> None:
