@@ -313,16 +313,19 @@ class Healthy:
         held = {device.device for devices in self.prepared.values() for device in devices}
         return [one for one in all_ if one.device in held]
 
-    def message(self, api: HealthApi, number: int) -> Any:
-        """A report as it is sent."""
-        prepared = {
+    def held_devices(self) -> dict[tuple[str, str], PreparedDevice]:
+        """The devices of prepared claims, as reports name them."""
+        return {
             (device.pool, device.device): PreparedDevice(
                 DeviceId(self.name, device.pool, device.device), device.requests
             )
             for devices in self.prepared.values()
             for device in devices
         }
-        return api.encode(self.listed(api, number), prepared)
+
+    def message(self, api: HealthApi, number: int) -> Any:
+        """A report as it is sent."""
+        return api.encode(self.listed(api, number), self.held_devices())
 
     async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
         """Streams reports: the first one at once, then one after each wake."""
