@@ -43,7 +43,7 @@ from drahealth.proto.events.checks import (
     SocketRemoved,
     SocketsListed,
 )
-from drahealth.proto.events.faults import BackendSwitched, FaultCleared, FaultInjected
+from drahealth.proto.events.faults import BackendSwitched, FaultCleared, FaultGap, FaultInjected, FaultStage
 from drahealth.proto.events.kubelet import (
     CheckpointWritten,
     GrpcCall,
@@ -177,7 +177,9 @@ Event = (
     | ExperimentEnded
     | ExperimentStarted
     | FaultCleared
+    | FaultGap
     | FaultInjected
+    | FaultStage
     | PodRequested
     | OutputMeasured
     | PreparedClaimsRead
@@ -287,7 +289,9 @@ __all__ = [
     "ExperimentEnded",
     "ExperimentStarted",
     "FaultCleared",
+    "FaultGap",
     "FaultInjected",
+    "FaultStage",
     "GateSet",
     "GrpcCall",
     "HealthRestored",

@@ -46,6 +46,8 @@ class FaultInjected:
     on_no_effect: Literal["NOT_TESTED", "FAIL"] = "FAIL"
     """NOT_TESTED or FAIL. If the driver does not report this health, the checks that judge this action have this
     verdict."""
+    shows: tuple[str, ...] = ()
+    """The healths that the driver may report from then on, such as those of two faults; empty if `health` says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,42 @@ class FaultCleared:
     problem: str = ""
     """Why the outcome is not `done`; empty for `done`."""
     on_error: Literal["NOT_TESTED", "FAIL"] = "NOT_TESTED"
+    shows: tuple[str, ...] = ()
+    """The healths that the driver may report from then on, if another fault of the device lasts; empty for Healthy."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultStage:
+    """A stage of the experiment `fault-plan` begins: actions on several devices, side by side, at one moment."""
+
+    event: ClassVar[str] = "fault-stage"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    process: str
+    moment: str
+    """What happens to the driver meanwhile, such as `prepare`; docs/drivers.md lists the moments."""
+    devices: tuple[str, ...]
+    """The devices with an action, as POOL/NAME."""
+    changes: tuple[str, ...]
+    """The change of health that each of these devices is in, such as `recover`."""
+    health_apis: tuple[str, ...]
+    """The health APIs that are watched."""
+    subscribers: tuple[str, ...]
+    """When the streams are opened, such as `before` and `after`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultGap:
+    """A part of the space of faults that the experiment `fault-plan` could not cause."""
+
+    event: ClassVar[str] = "fault-gap"
+    emitters: ClassVar[tuple[str, ...]] = (CHECK,)
+
+    process: str
+    dimension: str
+    """Such as `moment`."""
+    value: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drahealth.fakes.cluster.api import Object
+from drahealth.suites.driver_checks import fault_plan
 from drahealth.suites.driver_checks.experiments import (
     EXPERIMENTS,
     FAULTS_MISSING,
@@ -16,6 +17,8 @@ from drahealth.suites.driver_checks.experiments import (
     NOT_ASKED,
     Experiment,
 )
+from drahealth.suites.driver_checks.fault_plan import Target
+from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.profile.faults import Fault, TellBackend, lasting
 from drahealth.suites.driver_checks.profile.model import DriverProfile
 from drahealth.suites.driver_checks.subject.driver_pod import InCluster
@@ -27,6 +30,8 @@ SLOWNESS = 4.0
 """An experiment is ended after this many times its usual duration, and half a minute."""
 DEADLINE = 180.0
 """Seconds of the longest run by default."""
+PLANNED_DEVICES = 4
+"""The devices of a driver, for the duration of a plan of faults before the driver has reported its own."""
 _BESIDE_WATCH = 55.0
 """Seconds before the deadline at which the experiment `watch` ends at the latest: time for the other experiments.
 
@@ -83,6 +88,9 @@ class DriverRun:
 
     def seconds_of(self, experiment: Experiment) -> float:
         """The usual duration of an experiment, with what the faults take."""
+        if experiment.name == "fault-plan":
+            some = [Target(Device("pool", f"device-{number}")) for number in range(PLANNED_DEVICES)]
+            return experiment.seconds + fault_plan.plan(self.profile.fault, some, self.level).seconds
         each = experiment.seconds_per_fault or 0.0
         return experiment.seconds + sum(fault.seconds + each for fault in self.faults_of(experiment))
 

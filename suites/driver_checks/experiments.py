@@ -45,6 +45,7 @@ Process = Literal[
     "pod",
     "kubelet",
     "broken",
+    "planned",
     "pod-broken",
     "kubelet-broken",
     "disturbed",
@@ -248,6 +249,15 @@ FAULT_EXPERIMENTS = (
         frozenset({"health", "fault"}),
         scope="core",
         lasts_as_watch=True,
+    ),
+    Experiment(
+        "fault-plan",
+        "Break each device, several side by side, at each moment and with each change of health that the faults of the "
+        "driver profile can cause (docs/drivers.md). Streams of all health APIs are opened before, during and after.",
+        "planned",
+        3,
+        frozenset({"start", "health", "fault"}),
+        scope="core",
     ),
     Experiment(
         "fault-during-prepare",

@@ -430,7 +430,8 @@ def _first_reports(episode: Episode, step: Step, wanted: Wanted) -> Finding:
     if step.what.outcome != "done":
         return judged_step(episode, step, wanted, "")
     last = began(episode.healed) if episode.healed and episode.healed.at > step.at else episode.end
-    opened = [one for one in episode.streams if step.at < one.opened.at < last]
+    all_devices = [one for one in episode.streams if not one.api.prepared_only]
+    opened = [one for one in all_devices if step.at < one.opened.at < last]
     unproven = None
     for stream in opened:
         if not stream.reports:

@@ -219,11 +219,11 @@ async def second_fault(lab: Lab) -> None:
                 await bench.heals(first, device)
                 return
             before = {(one.health, one.message) for one in bench.streams.of(device)}
-            done = await bench.breaks_more(second, device)
+            done = await bench.breaks_more(second, device, (first.health, second.health))
             if done:
-                await bench.shows(device, partial(_differs, before), second)
+                await bench.shows(device, partial(_differs, before), second, message=True)
             if not done or not overlap(first, second):
-                await bench.heals(first, device)
+                await bench.heals(first, device, (second.health,) if done else ())
             if done and await bench.heals(second, device):
                 await bench.shows(device, expected(Health.HEALTHY), second)
 
@@ -314,6 +314,6 @@ async def _one(bench: Bench, fault: Fault) -> None:
     if shown and fault.change:
         before = {(one.health, one.message) for one in bench.streams.of(device)}
         if await bench.breaks(fault, device, change=True):
-            await bench.shows(device, lambda one: (one.health, one.message) not in before, fault)
+            await bench.shows(device, partial(_differs, before), fault, message=True)
     if await bench.heals(fault, device):
         await bench.shows(device, expected(Health.HEALTHY), fault)

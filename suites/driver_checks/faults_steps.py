@@ -1,5 +1,6 @@
 """The steps of experiments with faults: break, change and heal, and what the health streams show."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Literal
@@ -30,11 +31,19 @@ Shown = Callable[[DeviceHealth], bool]
 
 
 class FaultStreams:
-    """The open streams, all of one health API. The second subscriber shows whether all streams hear a change."""
+    """The open streams: two of the best health API, and one of each other. They show whether all hear a change.
+
+    A health API of prepared devices is watched, too, but nobody waits for its reports.
+    """
 
     def __init__(self, lab: Lab, streams: Sequence[Subscriber]) -> None:
         self._lab = lab
-        self._streams = streams
+        self._streams = [one for one in streams if not one.api.prepared_only]
+
+    @property
+    def apis(self) -> tuple[HealthApi, ...]:
+        """The health APIs of the streams, the best one first."""
+        return tuple(dict.fromkeys(one.api for one in self._streams))
 
     def reported(self) -> list[Device]:
         """The devices that the streams listed, in the order of the first report."""
@@ -44,16 +53,17 @@ class FaultStreams:
         """What each stream last showed of a device."""
         return [stream.latest[device] for stream in self._streams if device in stream.latest]
 
-    async def show(self, device: Device, shown: Shown, limit: float) -> bool:
+    async def show(self, device: Device, shown: Shown, limit: float, *, message: bool = False) -> bool:
         """Waits until all streams show it; returns whether any does. Raises Incomplete if the driver ends.
 
         A stream that does not show it within the limit must have one more report of the device, as a fence: only
-        then its absence proves something.
+        then its absence proves something. `message`: only streams with messages can show it, if there are any.
         """
+        able = [one for one in self._streams if not message or "message" in one.api.carries] or self._streams
 
         def all_show() -> bool:
             self._lab.subject.check_running()
-            return all(device in one.latest and shown(one.latest[device]) for one in self._streams)
+            return all(device in one.latest and shown(one.latest[device]) for one in able)
 
         if not await poll(all_show, PAUSE, limit, self._lab.subject.clock):
             await self._fence(device, all_show)
@@ -116,31 +126,41 @@ def expected(health: Health) -> Shown:
 
 
 @asynccontextmanager
-async def fault_streams(lab: Lab, plugin: Plugin, count: int = 2) -> AsyncGenerator[FaultStreams, None]:
-    """Streams of the best health API, each after its first report. Raises NotApplicable if the driver has none."""
-    api = await _served(lab, plugin)
+async def fault_streams(lab: Lab, plugin: Plugin, best: int = 2) -> AsyncGenerator[FaultStreams, None]:
+    """Streams of all health APIs, `best` of the best one. Those with all devices have reported, if they do so in time.
+
+    Raises NotApplicable if the driver has no health API with all devices.
+    """
+    apis = await _served(lab, plugin)
     clock = lab.subject.clock
     async with AsyncExitStack() as stack:
-        streams = [await stack.enter_async_context(subscribed(plugin, api, clock, lab.record)) for _ in range(count)]
+        each = [subscribed(plugin, api, clock, lab.record) for api in (*apis[:1] * best, *apis[1:])]
+        streams = [await stack.enter_async_context(one) for one in each]
         for stream in streams:
-            await stream.reported(FIRST_REPORT_WAIT)
+            if not stream.api.prepared_only:
+                await stream.reported(FIRST_REPORT_WAIT)
         lab.subject.check_running()
         yield FaultStreams(lab, streams)
 
 
-async def _served(lab: Lab, plugin: Plugin) -> HealthApi:
-    """The first health API that streams all devices."""
-    if lab.facts.health_apis.done():
-        return HEALTH_APIS[lab.facts.health_apis.result()[0]]
-    advertised = [api for api in advertised_health_api(plugin.versions, KEP) if not api.prepared_only]
-    others = [api for api in HEALTH_APIS.values() if not api.prepared_only and api not in advertised]
-    for api in (*advertised, *others):
-        async with subscribed(plugin, api, lab.subject.clock, lab.record) as stream:
-            if await stream.reported(SERVED_LIMIT):
-                lab.facts.health_apis.set_result((api.name,))
-                return api
-        lab.subject.check_running()
-    raise NotApplicable("the driver streams no health API that lists all devices")
+async def _served(lab: Lab, plugin: Plugin) -> list[HealthApi]:
+    """The health APIs that stream, one with all devices first: advertised ones, in the order of a kubelet."""
+    if not lab.facts.health_apis.done():
+        async with AsyncExitStack() as stack:
+            opened = [
+                await stack.enter_async_context(subscribed(plugin, api, lab.subject.clock, lab.record))
+                for api in HEALTH_APIS.values()
+            ]
+            await asyncio.gather(*(one.reported(SERVED_LIMIT) for one in opened if not one.api.prepared_only))
+            lab.subject.check_running()
+            served = [one.api for one in opened if one.reports or (one.api.prepared_only and one.is_open)]
+        if not any(not api.prepared_only for api in served):
+            raise NotApplicable("the driver streams no health API that lists all devices")
+        advertised = list(advertised_health_api(plugin.versions, KEP))
+        order = [*advertised, *HEALTH_APIS.values()]
+        served.sort(key=lambda api: (api.prepared_only, order.index(api)))
+        lab.facts.health_apis.set_result(tuple(api.name for api in served))
+    return [HEALTH_APIS[name] for name in lab.facts.health_apis.result()]
 
 
 # The steps of experiments with faults: break, change and heal, and wait until the driver reports it.
@@ -176,8 +196,11 @@ class Bench:
             raise Incomplete(f"{device} was not healthy before fault {fault.name}")
         return device
 
-    async def breaks(self, fault: Fault, device: Device, *, change: bool = False) -> bool:
-        """Breaks the device, or changes the cause; returns whether the adapter is done."""
+    async def breaks(self, fault: Fault, device: Device, *, change: bool = False, shows: Sequence[Health] = ()) -> bool:
+        """Breaks the device, or changes the cause; returns whether the adapter is done.
+
+        `shows` are the healths that the driver may report, if not only that of the fault.
+        """
         action = fault.change if change else fault.break_
         assert action
         step: Literal["break", "change"] = "change" if change else "break"
@@ -194,15 +217,17 @@ class Bench:
                 problem=problem,
                 on_error=fault.on_error,
                 on_no_effect=fault.on_no_effect,
+                shows=tuple(map(str, shows)),
             )
         )
         return outcome == "done"
 
-    async def breaks_more(self, second: Fault, device: Device) -> bool:
+    async def breaks_more(self, second: Fault, device: Device, shows: Sequence[Health]) -> bool:
         """Breaks a broken device with a second fault, which changes the cause; returns whether the adapter is done."""
-        return await self.breaks(second.model_copy(update={"change": second.break_}), device, change=True)
+        both = second.model_copy(update={"change": second.break_})
+        return await self.breaks(both, device, change=True, shows=shows)
 
-    async def heals(self, fault: Fault, device: Device) -> bool:
+    async def heals(self, fault: Fault, device: Device, shows: Sequence[Health] = ()) -> bool:
         """Heals the device; returns whether the adapter is done. Does nothing if the fault cannot be healed."""
         if fault.heal == "none":
             return False
@@ -216,13 +241,14 @@ class Bench:
                 seconds=self.lab.subject.clock.now() - began,
                 problem=problem,
                 on_error=fault.on_error,
+                shows=tuple(map(str, shows)),
             )
         )
         return outcome == "done"
 
-    async def shows(self, device: Device, shown: Shown, fault: Fault) -> bool:
-        """Waits until all streams show it; returns whether any does."""
-        return await self.streams.show(device, shown, fault.settle + MARGIN)
+    async def shows(self, device: Device, shown: Shown, fault: Fault, *, message: bool = False) -> bool:
+        """Waits until all streams show it; returns whether any does. `message`: it can be only another message."""
+        return await self.streams.show(device, shown, fault.settle + MARGIN, message=message)
 
     async def follow(self) -> None:
         """Follows the last report of each device, and lists the devices that are published then. Ends an experiment."""

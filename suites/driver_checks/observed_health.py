@@ -319,8 +319,21 @@ class Episode:
         return (reported.health, reported.message) not in before
 
     def reactions(self, step: Step, wanted: Wanted) -> list[Shown]:
-        """Whether each stream showed a step that is done; streams that were not open are left out."""
-        return [found for stream in self.streams if (found := self._reaction(stream, step, wanted))]
+        """Whether each stream showed a step that is done.
+
+        Streams that were not open are left out, and so are those that cannot show it.
+        """
+        able = [one for one in self.streams if self._can_show(one, step)]
+        if step is self.changed and any("message" in one.api.carries for one in able):
+            able = [one for one in able if "message" in one.api.carries]
+        return [found for stream in able if (found := self._reaction(stream, step, wanted))]
+
+    def _can_show(self, stream: Stream, step: Step) -> bool:
+        """Whether the stream lists the device: one of prepared devices may not."""
+        if not stream.api.prepared_only:
+            return True
+        before = [report for report in stream.reports if report.at < began(step)][-1:]
+        return bool(before) and self.device in listed(before[0])
 
     def best(self, step: Step, wanted: Wanted) -> Shown | None:
         """The first stream that showed it; otherwise one that proves that none did."""

@@ -47,6 +47,7 @@ from drahealth.suites.driver_checks.evidence import (
     secrets_in,
 )
 from drahealth.suites.driver_checks.experiments import Experiment, Incomplete, NotApplicable, Process, Unavailable
+from drahealth.suites.driver_checks.fault_plan_experiments import fault_plan
 from drahealth.suites.driver_checks.faults_experiments import (
     backend_restart,
     fault_during_kubelet_restart,
@@ -92,7 +93,14 @@ _DRIVER_EXPERIMENTS: tuple[Callable[[Lab], Coroutine[Any, Any, None]], ...] = (
     *(pod_status, kubelet_pod_status, pod_faults, kubelet_pod_faults),
 )
 _FAULT_EXPERIMENTS: tuple[Callable[[Lab], Coroutine[Any, Any, None]], ...] = (
-    *(faults, fault_during_prepare, fault_without_stream, fault_without_api_server, fault_during_kubelet_restart),
+    *(
+        faults,
+        fault_plan,
+        fault_during_prepare,
+        fault_without_stream,
+        fault_without_api_server,
+        fault_during_kubelet_restart,
+    ),
     *(backend_restart, stop_and_continue, fault_while_stopped, fault_over_restart, second_fault, idle, kubelet_restart),
 )
 _PLUGIN_EXPERIMENTS: tuple[Callable[[Lab], Coroutine[Any, Any, None]], ...] = (

@@ -30,6 +30,7 @@ from drahealth.proto.events import (
     StreamClosed,
     StreamOpened,
 )
+from drahealth.proto.health_apis import V1
 from drahealth.suites.driver_checks.evidence import Evidence, Listener
 from drahealth.suites.driver_checks.run_experiments import run_experiments
 from drahealth.suites.unit.driver_checks.runs import run_with
@@ -82,8 +83,10 @@ def outcomes(evidence: Evidence) -> dict[str, str]:
 
 
 def story(evidence: Evidence, experiment: str) -> list[str]:
-    """What happened in an experiment, in words."""
-    words = (_word(record.what) for record in evidence.records if record.experiment == experiment)
+    """What happened in an experiment, in words; of streams only those of the best health API."""
+    mine = [record.what for record in evidence.records if record.experiment == experiment]
+    others = {one.stream for one in mine if isinstance(one, StreamOpened) and one.health_api != V1.name}
+    words = (_word(event) for event in mine if getattr(event, "stream", "") not in others)
     return [word for word in words if word]
 
 

@@ -1,0 +1,306 @@
+"""The experiment that plays a plan of faults: many devices, moments and changes in one driver process."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+from drahealth.fakes.waiting import cancel_and_wait
+from drahealth.manager.profile import KEP
+from drahealth.manager.stream import advertised_health_api
+from drahealth.proto.events import FaultGap, FaultStage
+from drahealth.proto.health_apis import HealthApi
+from drahealth.proto.values import ClaimRef, DeviceHealth, Health
+from drahealth.suites.driver_checks.claims_experiments import (
+    Allocator,
+    Calls,
+    Hung,
+    Published,
+    allocator,
+    claim_calls,
+    published_devices,
+    reads_claim,
+    shape_of,
+)
+from drahealth.suites.driver_checks.experiments import NotApplicable
+from drahealth.suites.driver_checks.fault_plan import (
+    AGAIN,
+    NO_API,
+    PREPARE,
+    SECOND,
+    START,
+    UNPREPARE,
+    Act,
+    FaultPlan,
+    Gap,
+    Stage,
+    Target,
+    plan,
+    usable,
+)
+from drahealth.suites.driver_checks.faults_steps import Bench, bench_of
+from drahealth.suites.driver_checks.lab import Lab
+from drahealth.suites.driver_checks.observed import Device
+from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
+from drahealth.suites.driver_checks.registration_experiments import register_again, restarted
+from drahealth.suites.driver_checks.scripted_kubelet import subscribed
+from drahealth.suites.driver_checks.slice_watch import watched_slices
+
+_SLICES_LIMIT = 10.0
+"""Seconds to wait for slices before devices are chosen; a driver may have none."""
+HELD = 15.0
+"""Seconds at most for which the faults of one stage last, so that each device is reported again without a change."""
+_SIDE_BY_SIDE = 8
+"""Actions at the same time: a program for each of 32 devices would delay this machine."""
+_MODELS = ("productname", "model", "type", "architecture")
+"""Attributes that say which devices are alike, in lower case."""
+
+
+async def fault_plan(lab: Lab) -> None:
+    """Breaks each device at each moment, and changes the cause; streams of all health APIs are open meanwhile."""
+    if not usable(lab.subject.faults):
+        raise NotApplicable("each fault of the driver profile starts the driver again, or is never cleared")
+    async with bench_of(lab) as bench, AsyncExitStack() as stack:
+        published = await _published(lab, bench)
+        made = plan(lab.subject.faults, _targets(bench, published), lab.run.level, _blocked(lab, bench, published))
+        claims = _Claims(lab, bench, published)
+        if not {PREPARE, UNPREPARE}.isdisjoint(stage.moment for stage in made.stages):
+            claims.made = await stack.enter_async_context(allocator(lab, bench.plugin))
+        with suppress(Hung):  # the record shows it
+            await _Player(lab, bench, claims, made).play()
+    lab.subject.check_running()
+
+
+async def _published(lab: Lab, bench: Bench) -> list[Published]:
+    if lab.subject.api is None:
+        return []
+    async with watched_slices(lab, bench.plugin.driver) as watched:
+        return published_devices(await watched.complete(bench.plugin.driver, _SLICES_LIMIT))
+
+
+def _targets(bench: Bench, published: Sequence[Published]) -> list[Target]:
+    """The reported devices; one that is not in a ResourceSlice cannot be broken by name, perhaps, but it is tried."""
+    models = {Device(one.id.pool, one.id.device): _model(one) for one in published}
+    reported = bench.streams.reported()
+    mine = [one for one in reported if one in models] or reported
+    return [Target(one, models.get(one, "")) for one in mine]
+
+
+def _model(one: Published) -> str:
+    attributes = one.spec.get("attributes") or (one.spec.get("basic") or {}).get("attributes") or {}
+    found = {name: value for name, value in attributes.items() if name.rpartition("/")[2].lower() in _MODELS}
+    return ", ".join(f"{name}={value}" for name, value in sorted(found.items()))
+
+
+def _blocked(lab: Lab, bench: Bench, published: Sequence[Published]) -> dict[str, str]:
+    """The moments that cannot be caused, with the reasons."""
+    found = {}
+    profile = lab.run.profile
+    if not profile.driver.command or profile.api_server_kind == "none":
+        found[NO_API] = "drahealth does not control the API server of the driver"
+    if lab.subject.api is None:
+        found |= dict.fromkeys((PREPARE, UNPREPARE), "there is no API server")
+    elif not published:
+        found |= dict.fromkeys((PREPARE, UNPREPARE), "the driver publishes no device")
+    elif NO_API in found:
+        found[PREPARE] = "drahealth cannot delay the driver's read of the claim"
+    return found
+
+
+class _Claims:
+    """The claim that the driver prepares and unprepares while devices break."""
+
+    def __init__(self, lab: Lab, bench: Bench, published: Sequence[Published]) -> None:
+        self.made: Allocator | None = None
+        self._lab = lab
+        self._bench = bench
+        self._published = {Device(one.id.pool, one.id.device): one for one in published}
+        self._count = 0
+
+    @asynccontextmanager
+    async def calls(self) -> AsyncGenerator[Calls, None]:
+        """A connection to the present process."""
+        async with claim_calls(self._lab, self._bench.plugin) as calls:
+            yield calls
+
+    async def claim(self, device: Device | None) -> ClaimRef:
+        """A new claim, for this device if the user gave no claims."""
+        assert self.made
+        self._count += 1
+        profile = self._lab.run.profile
+        ours = not self._lab.run.claim and profile.claim.devices == 1
+        one = self._published.get(device) if device and ours else None
+        return await self.made.claim(shape_of([one]) if one else self.made.shapes[0], f"plan-{self._count}")
+
+    @asynccontextmanager
+    async def pending(self, device: Device | None) -> AsyncGenerator[str, None]:
+        """NodePrepareResources waits for the API server. Gives the reason if it does not."""
+        claim = await self.claim(device)
+        lab = self._lab
+        async with self.calls() as calls:
+            async with lab.subject.hold_claim_reads(claim.namespace, claim.name, claim.uid) as asked:
+                pending = asyncio.create_task(calls.prepare(claim), name="prepare during a fault")
+                try:
+                    reads = await reads_claim(lab, asked, pending)
+                    yield "" if reads else "the driver does not read the claim from the API server when it prepares it"
+                except BaseException:
+                    await cancel_and_wait(pending)
+                    raise
+            await pending
+            await calls.unprepare(claim)
+
+    @asynccontextmanager
+    async def unpreparing(self, device: Device | None) -> AsyncGenerator[None, None]:
+        """The claim is unprepared again and again, from the start of the block to its end."""
+        claim = await self.claim(device)
+        async with self.calls() as calls:
+            await calls.prepare(claim)
+            ends = asyncio.Event()
+
+            async def repeat() -> None:
+                await calls.unprepare(claim)
+                while not ends.is_set():
+                    await self._lab.subject.clock.sleep(0.05)
+                    await calls.unprepare(claim)
+
+            repeating = asyncio.create_task(repeat(), name="unprepare during a fault")
+            try:
+                yield
+            except BaseException:
+                await cancel_and_wait(repeating)
+                raise
+            ends.set()
+            await repeating
+
+
+class _Player:
+    """Plays the stages of a plan."""
+
+    def __init__(self, lab: Lab, bench: Bench, claims: _Claims, made: FaultPlan) -> None:
+        self._lab = lab
+        self._bench = bench
+        self._claims = claims
+        self._plan = made
+        self._slots = asyncio.Semaphore(_SIDE_BY_SIDE)
+        self._lasting: dict[Device, list[Act]] = {}
+        """The faults of each device that are not cleared."""
+        self._failed: set[Device] = set()
+        """The devices whose fault adapter failed."""
+        self._apis: tuple[HealthApi, ...] = bench.streams.apis
+        self._held = next((one for one in made.stages if one.moment == SECOND), next(iter(made.stages), None))
+        """The stage whose faults last until they are reported again."""
+
+    async def play(self) -> None:
+        """Plays all stages. After a stage that the driver does not report the others prove nothing: they are gaps."""
+        for gap in self._plan.gaps:
+            self._gap(gap)
+        advertised = {api for api in advertised_health_api(self._bench.plugin.versions, KEP) if not api.prepared_only}
+        for api in sorted(advertised - set(self._apis), key=lambda one: one.name):
+            self._gap(Gap("health API", api.name, "the driver advertises it, and does not report over it"))
+        for number, stage in enumerate(self._plan.stages):
+            acts = [act for act in stage.acts if act.device not in self._failed]
+            if not await self._stage(stage, acts):
+                rest = len(self._plan.stages) - number - 1
+                self._gap(Gap("stages", f"the last {rest} stages", "the driver did not report the stage before"))
+                break
+        for device, acts in list(self._lasting.items()):
+            for act in acts:
+                await self._bench.heals(act.fault, device)
+
+    async def _stage(self, stage: Stage, acts: Sequence[Act]) -> bool:
+        """Plays a stage; returns whether the driver reported all of it."""
+        bench, closed = self._bench, stage.moment in (START, AGAIN)
+        if closed:
+            await bench.close()
+        async with AsyncExitStack() as moment:
+            await self._enter(stage, moment)
+            subscribers = self._subscribers(stage.moment)
+            self._lab.record(
+                FaultStage(
+                    self._lab.subject.label,
+                    stage.moment,
+                    tuple(str(act.device) for act in acts),
+                    tuple(act.change for act in acts),
+                    tuple(api.name for api in self._apis),
+                    subscribers,
+                )
+            )
+            before = {act.device: {(one.health, one.message) for one in bench.streams.of(act.device)} for act in acts}
+            work = [self._act(act) for act in acts]
+            if stage.moment == AGAIN:
+                work.append(register_again(self._lab, bench.plugin))
+            if closed:
+                await asyncio.gather(*work, bench.open())
+                shown = await self._shown(acts, before)
+            else:
+                async with subscribed(bench.plugin, self._apis[0], self._lab.subject.clock, self._lab.record) as during:
+                    await asyncio.gather(*work)
+                    shown = await self._shown(acts, before)
+                    await during.reported(FIRST_REPORT_WAIT)
+        await self._later(subscribers)
+        if shown and stage is self._held:
+            await bench.streams.follow(limit=HELD)
+        self._lab.subject.check_running()
+        return shown
+
+    async def _enter(self, stage: Stage, moment: AsyncExitStack) -> None:
+        """Causes the moment of a stage, until the end of the stack. The claim has a device that breaks."""
+        begun = next((device for device, _ in stage.begins), None)
+        if stage.moment == START:
+            self._bench.plugin = await restarted(self._lab)
+        elif stage.moment == PREPARE:
+            if why := await moment.enter_async_context(self._claims.pending(begun)):
+                self._gap(Gap("moment", PREPARE, why))
+        elif stage.moment == UNPREPARE:
+            await moment.enter_async_context(self._claims.unpreparing(begun))
+        elif stage.moment == NO_API:
+            await self._lab.subject.set_reachable(False)
+            moment.push_async_callback(self._lab.subject.set_reachable, True)
+
+    def _subscribers(self, moment: str) -> tuple[str, ...]:
+        """When streams are opened. Only level full registers the driver again at each moment."""
+        first = ("during",) if moment in (START, AGAIN) else ("before", "during")
+        again = moment == AGAIN or self._lab.run.level == "full"
+        return (*first, "after", "after a cancelled stream", *(("after a re-registration",) if again else ()))
+
+    async def _act(self, act: Act) -> None:
+        device, left = act.device, self._lasting.setdefault(act.device, [])
+        async with self._slots:
+            if act.verb == "heal":
+                shows = () if act.shows == (Health.HEALTHY,) else act.shows
+                done = await self._bench.heals(act.fault, device, shows)
+                left[:] = [one for one in left if one.fault is not act.fault and act.shows != (Health.HEALTHY,)]
+            else:
+                done = await self._bench.breaks(act.fault, device, change=act.verb == "change", shows=act.shows)
+                left += [act] if act.verb == "break" else []
+        if not done:
+            self._failed.add(device)
+            self._gap(Gap("device", str(device), f"fault {act.fault.name}: its action failed"))
+
+    async def _shown(self, acts: Sequence[Act], before: dict[Device, set[tuple[Health, str]]]) -> bool:
+        """Waits until all streams show all acts; returns whether any stream shows each of them."""
+
+        async def one(act: Act) -> bool:
+            old = before[act.device] if act.verb == "change" else set()
+
+            def shown(reported: DeviceHealth) -> bool:
+                return reported.health in act.shows and (reported.health, reported.message) not in old
+
+            return await self._bench.shows(act.device, shown, act.fault, message=act.verb == "change")
+
+        return all(await asyncio.gather(*(one(act) for act in acts if act.device not in self._failed)))
+
+    async def _later(self, subscribers: Sequence[str]) -> None:
+        """Opens a stream of each health API, another one after it was cancelled, and one after a registration."""
+        lab, plugin = self._lab, self._bench.plugin
+
+        async def first(api: HealthApi) -> None:
+            async with subscribed(plugin, api, lab.subject.clock, lab.record) as stream:
+                await stream.reported(FIRST_REPORT_WAIT)
+
+        await asyncio.gather(*map(first, self._apis))
+        if "after a re-registration" in subscribers:
+            await register_again(lab, plugin)
+        await first(self._apis[0])
+
+    def _gap(self, gap: Gap) -> None:
+        self._lab.record(FaultGap(self._lab.subject.label, gap.dimension, gap.value, gap.reason))
