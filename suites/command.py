@@ -39,6 +39,7 @@ _SUBCOMMANDS = {
         "certify",
         "Print the differences between two reports of drivers, or of two runs: what was tested, and the verdicts.",
     ),
+    "observe": ("observe", "Observe an installed driver on all its nodes, from the API alone, and judge each node."),
     "up": ("up", "Start a Kubernetes node with fake devices on this machine, and leave it running."),
     "status": (
         "up",

@@ -144,6 +144,16 @@ class KubeClient:
 
         await AsyncRetrying(retry=retry_if_exception(_is_conflict))(put)
 
+    async def is_allowed(self, verb: str, kind: Kind, *, subresource: str = "", namespace: str = "") -> bool:
+        """Whether the user may do this (SelfSubjectAccessReview), in one namespace or in all. Raises `ApiError`."""
+        group = kind.api_version.rpartition("/")[0]
+        attributes = {"group": group, "resource": kind.plural, "subresource": subresource, "verb": verb}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        body = {**review, "spec": {"resourceAttributes": {**attributes, "namespace": namespace}}}
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        answer = await self._connection.call("POST", path, body=body)
+        return bool((answer.get("status") or {}).get("allowed"))
+
     async def wait_ready(self) -> None:
         """Waits until the server reports that it is ready."""
         from tenacity import AsyncRetrying, retry_if_exception_type, wait_fixed

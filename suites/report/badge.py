@@ -1,7 +1,7 @@
 """The badge: a small SVG picture with the verdict of a report. Pure."""
 
 from drahealth.proto.quoting import one_line
-from drahealth.suites.report.document import CheckReport, RunReport
+from drahealth.suites.report.document import AnyReport, CheckReport
 from drahealth.suites.report.page import render
 
 COLORS = {"good": "#116329", "bad": "#a40e26", "open": "#57606a"}
@@ -14,7 +14,7 @@ _WIDTH = 7
 """Pixels of a character."""
 
 
-def badge(report: RunReport | CheckReport) -> str:
+def badge(report: AnyReport) -> str:
     """The badge: green only for a complete run whose subject meets all MUSTs; of a check, those of its level."""
     label, verdict = report.program, report.verdict
     if isinstance(report, CheckReport) and report.certificate:

@@ -59,14 +59,15 @@ class RequirementResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(ABC):
-    """The report of `run`, `play`, `check`, `judge` or `certify`. Readers ignore unknown keys."""
+    """The report of `run`, `play`, `check`, `judge`, `certify` or `observe`. Readers ignore unknown keys."""
 
     __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
 
     format: Format
     """Name and version of this format. The version changes if a key is removed or changes its meaning."""
-    kind: Literal["run", "play", "check", "certificate"]
-    """What the report is about: a run of scenarios, a run of timelines, or a check or a certification of a driver."""
+    kind: Literal["run", "play", "check", "certificate", "observation"]
+    """What the report is about: a run of scenarios, a run of timelines, a check or a certification of a driver, or the
+    observation of a driver in a cluster."""
     subject: str
     """What was tested: the target, or the driver."""
     verdict: str
@@ -472,7 +473,85 @@ class CheckReport(Report):
         return ""
 
 
+# The report of an observation.
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResult:
+    """What was observed on one node."""
+
+    __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
+
+    node: str
+    kubelet: str
+    """Version of the kubelet, such as v1.37.1; empty if the node does not say it."""
+    verdict: Verdict
+    """The worst verdict of the MUSTs."""
+    findings: Mapping[str, Finding]
+    """The finding of each rule, by its ID."""
+    pods: int
+    """The number of Pods with devices of the driver."""
+    devices: int
+    """The number of devices that were in use."""
+    unseen: tuple[str, ...]
+    """What could not be seen, one sentence each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationReport(Report):
+    """The report of `drahealth observe`."""
+
+    __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
+
+    kind: Literal["observation"]
+    exit_code: ExitCode
+    """Exit code of the command: 0 passes, 1 fails, 3 interrupted, 4 incomplete."""
+    drahealth: str
+    """Version of drahealth."""
+    started: str
+    """Start of the observation, RFC 3339."""
+    seconds: float
+    """Its duration."""
+    counts: Mapping[Verdict, int]
+    """The number of nodes by verdict."""
+    nodes: tuple[NodeResult, ...]
+    """The result of each node."""
+
+    @property
+    def program(self) -> str:
+        """The program that observed."""
+        return "drahealth observe"
+
+    @property
+    def tone(self) -> Tone:
+        """good only for a complete observation in which each node passes."""
+        return {0: "good", 1: "bad"}.get(self.exit_code, "open")  # type: ignore[return-value]
+
+    def contradiction(self) -> str:
+        """What does not fit together, as in an edited file; empty if all does."""
+        if Counter(one.verdict for one in self.nodes) != Counter(self.counts):
+            return "`counts` differs from the nodes"
+        levels = {one.id: one.level for one in self.requirements}
+        for node in self.nodes:
+            musts = [found.verdict for name, found in node.findings.items() if levels.get(name) == "MUST"]
+            if node.verdict != verdict_of(musts):
+                return f"the verdict of node {node.node} differs from its findings"
+        if self.exit_code != (code := code_of(self.counts, interrupted=self.interrupted)):
+            return f"`exit_code` must be {code} for these nodes"
+        return "`complete` differs from `interrupted`" if self.complete == self.interrupted else ""
+
+
+def code_of(nodes: Mapping[Verdict, int], *, interrupted: bool) -> ExitCode:
+    """The exit code of an observation with so many nodes by verdict."""
+    if interrupted:
+        return 3
+    return 1 if nodes.get(Verdict.FAIL) else 0 if set(nodes) == {Verdict.PASS} else 4
+
+
 # Reports as JSON, and back.
+
+AnyReport = RunReport | CheckReport | ObservationReport
+"""A report of any kind."""
 
 
 def to_json(report: Report) -> str:
@@ -480,7 +559,7 @@ def to_json(report: Report) -> str:
     return json.dumps(asdict(report), indent=2, default=str) + "\n"
 
 
-def parse_report(data: bytes) -> RunReport | CheckReport:
+def parse_report(data: bytes) -> AnyReport:
     """The report of a file's content. Raises ValueError, with the first mistake."""
     from pydantic import ValidationError
 
@@ -506,7 +585,7 @@ def report_schema() -> dict[str, Any]:
 
     schema = _adapter().json_schema()
     shared = TypeAdapter(Report).json_schema()["properties"]
-    for kind in ("RunReport", "CheckReport"):
+    for kind in ("RunReport", "CheckReport", "ObservationReport"):
         keys = schema["$defs"][kind]["properties"]
         for name in keys.keys() & shared.keys():
             keys[name].setdefault("description", shared[name]["description"])
@@ -514,7 +593,7 @@ def report_schema() -> dict[str, Any]:
 
 
 @cache
-def _adapter() -> "TypeAdapter[RunReport | CheckReport]":
+def _adapter() -> "TypeAdapter[AnyReport]":
     from pydantic import Discriminator, TypeAdapter
 
-    return TypeAdapter(Annotated[RunReport | CheckReport, Discriminator("kind")])
+    return TypeAdapter(Annotated[AnyReport, Discriminator("kind")])

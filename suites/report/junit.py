@@ -1,7 +1,7 @@
 """Results as JUnit XML: that of checks, written with junitparser, and that of runs of scenarios, written by pytest."""
 
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,8 +9,14 @@ import pytest
 from _pytest.junitxml import LogXML, xml_key
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from drahealth.suites.driver_checks.verdicts import Verdict
-from drahealth.suites.report.document import CheckedRequirement, CheckReport
+from drahealth.suites.driver_checks.verdicts import Finding, Verdict
+from drahealth.suites.report.document import (
+    CheckedRequirement,
+    CheckReport,
+    ObservationReport,
+    Report,
+    RequirementResult,
+)
 from drahealth.suites.report.run_report import Run
 
 # The report of a check: a test case for each requirement. A run without its end has an error.
@@ -27,32 +33,54 @@ _RESULTS = {
 }
 
 
-def to_junit(report: CheckReport) -> str:
-    """The report of a check or a certification as JUnit XML."""
+def to_junit(report: CheckReport | ObservationReport) -> str:
+    """The report of a check, a certification or an observation as JUnit XML."""
+    if isinstance(report, ObservationReport):
+        return _observed(report)
     command = "check" if report.conditions.level == "check" else "certify"
     suite = TestSuite(f"drahealth {command}")
-    properties = {
-        "verdict": report.verdict,
-        "drahealth": report.conditions.drahealth,
-        "complete": str(report.complete).lower(),
-    }
-    for name, value in properties.items():
-        suite.add_property(name, _clean(value))
+    _describe(suite, report, report.conditions.drahealth)
     cases = [_case(one, f"drahealth.{command}") for one in report.requirements]
     if report.interrupted:
         cases.append(_unfinished(f"drahealth.{command}"))
     return str(_suites(suite, cases).tostring().decode())
 
 
-def _case(one: CheckedRequirement, command: str) -> TestCase:
-    case = TestCase(one.id, f"{command}.{one.family.replace(' ', '-')}")
-    kind = _RESULTS.get(one.verdict)
-    if one.verdict is Verdict.FAIL and one.level != "MUST":
+def _observed(report: ObservationReport) -> str:
+    """A test case for each rule on each node."""
+    suite = TestSuite(report.program)
+    _describe(suite, report, report.drahealth)
+    cases = [
+        _with_result(TestCase(one.id, f"drahealth.observe.{node.node}"), one, found.verdict, [found])
+        for node in report.nodes
+        for one in report.requirements
+        if (found := node.findings[one.id])
+    ]
+    if report.interrupted:
+        cases.append(_unfinished("drahealth.observe"))
+    return str(_suites(suite, cases).tostring().decode())
+
+
+def _describe(suite: TestSuite, report: Report, drahealth: str) -> None:
+    found = {"verdict": report.verdict, "drahealth": drahealth, "complete": str(report.complete).lower()}
+    for name, value in found.items():
+        suite.add_property(name, _clean(value))
+
+
+def _with_result(case: TestCase, one: RequirementResult, verdict: Verdict, findings: Sequence[Finding]) -> TestCase:
+    kind = _RESULTS.get(verdict)
+    if verdict is Verdict.FAIL and one.level != "MUST":
         kind = Skipped
     if kind:
-        result = kind(_clean(f"{one.verdict}: {one.sentence}"))
-        result.text = _clean("\n".join(finding.line for finding in one.findings))
+        result = kind(_clean(f"{verdict}: {one.sentence}"))
+        result.text = _clean("\n".join(finding.line for finding in findings))
         case.result = [result]
+    return case
+
+
+def _case(one: CheckedRequirement, command: str) -> TestCase:
+    case = TestCase(one.id, f"{command}.{one.family.replace(' ', '-')}")
+    _with_result(case, one, one.verdict, one.findings)
     if one.not_judged:
         case.system_out = _clean("\n".join(f"{name} does not apply: {why}" for name, why in one.not_judged.items()))
     return case

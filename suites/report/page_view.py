@@ -16,6 +16,7 @@ from drahealth.suites.report.document import (
     CheckedRequirement,
     CheckFinding,
     CheckReport,
+    ObservationReport,
     ReleaseView,
     RequirementResult,
     RunReport,
@@ -24,6 +25,9 @@ from drahealth.suites.report.document import (
 )
 from drahealth.suites.report.lanes import Group, Lanes, lanes_of
 from drahealth.suites.report.scenario_lanes import scenario_group
+
+NODE_WORDS = {Verdict.PASS: "passes", Verdict.FAIL: "fails", Verdict.NOT_APPLICABLE: "passes"}
+"""The verdict on a node in words; any other is incomplete."""
 
 # The columns, and the table of them. A template turns them into a page.
 
@@ -314,3 +318,36 @@ def _scenarios(id_: str, scenarios: tuple[ScenarioResult, ...]) -> tuple[Detail,
         text = one.problem or one.reason or "; ".join((*issues, *one.notes))
         details.append(Detail(f"scenario {one.title}", one.outcome, text, rerun=one.rerun))
     return (*details, *more)
+
+
+# The report of an observation: a column for each node. Pure.
+
+_TONES: Mapping[Verdict, Tone] = {Verdict.PASS: "good", Verdict.FAIL: "bad"}
+
+
+def node_columns(report: ObservationReport) -> list[Column]:
+    """The nodes as columns, in the order of the report."""
+    return [
+        Column(
+            name=node.node,
+            verdict="interrupted" if report.interrupted else NODE_WORDS.get(node.verdict, "incomplete"),
+            tone="open" if report.interrupted else _TONES.get(node.verdict, "open"),
+            reasons=some(node.unseen),
+            facts=(
+                ("driver", report.subject),
+                ("kubelet", node.kubelet),
+                ("Pods", str(node.pods)),
+                ("devices in use", str(node.devices)),
+                ("started", report.started),
+                ("observed", f"{report.seconds:.0f} s"),
+                ("drahealth", report.drahealth),
+            ),
+            requirements={one.id: one for one in report.requirements},
+            cells={
+                name: Cell(found.verdict, (Detail(node.node, found.verdict, found.seen, found.expected),))
+                for name, found in node.findings.items()
+            },
+            why_no_lanes="An observation has no lanes over time.",
+        )
+        for node in report.nodes
+    ]

@@ -10,8 +10,8 @@ from drahealth.proto.quoting import one_line
 from drahealth.suites.driver_checks.evidence import FORMAT as EVIDENCE_FORMAT
 from drahealth.suites.driver_checks.evidence import Evidence, EvidenceError, load_evidence
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.report.document import CheckReport, RunReport, parse_report
-from drahealth.suites.report.page_view import Column, check_column, run_column
+from drahealth.suites.report.document import AnyReport, CheckReport, ObservationReport, RunReport, parse_report
+from drahealth.suites.report.page_view import Column, check_column, node_columns, run_column
 
 # Reads the histories that the report of a run of scenarios names.
 
@@ -53,7 +53,7 @@ _HINT = "pass a file that `check` or `run` wrote with `--report`, or the directo
 class Files:
     """What some files have."""
 
-    reports: dict[str, RunReport | CheckReport] = field(default_factory=dict)
+    reports: dict[str, AnyReport] = field(default_factory=dict)
     """By path."""
     evidence: dict[str, Evidence] = field(default_factory=dict)
     """By path."""
@@ -72,13 +72,15 @@ class Files:
                     f"{path} is the evidence of another run",
                     f"`drahealth judge {path} --report FILE` writes its report",
                 )
-        return [self._column(path, report) for path, report in self.reports.items()]
+        return [column for path, report in self.reports.items() for column in self._columns(path, report)]
 
-    def _column(self, path: str, report: RunReport | CheckReport) -> Column:
+    def _columns(self, path: str, report: AnyReport) -> list[Column]:
+        if isinstance(report, ObservationReport):
+            return node_columns(report)
         if isinstance(report, RunReport):
-            return run_column(report, path, self.histories[path])
+            return [run_column(report, path, self.histories[path])]
         evidence = next((one for one in self.evidence.values() if one.header == report.conditions), None)
-        return check_column(report, evidence, path)
+        return [check_column(report, evidence, path)]
 
 
 def read_files(paths: Sequence[Path]) -> Files:
@@ -94,7 +96,7 @@ def read_files(paths: Sequence[Path]) -> Files:
     return found
 
 
-def read_report(path: Path) -> RunReport | CheckReport:
+def read_report(path: Path) -> AnyReport:
     """The report of a file, or of the directory of a certificate. Raises ConfigurationError, which names the file."""
     path = path / REPORT if path.is_dir() else path
     report = parsed_report(read_bytes(path), path)
@@ -113,7 +115,7 @@ def read_run_report(path: Path) -> RunReport:
     return report
 
 
-def parsed_report(data: bytes, path: Path) -> RunReport | CheckReport:
+def parsed_report(data: bytes, path: Path) -> AnyReport:
     """The report of a file with this content, which can contradict itself. Raises ConfigurationError."""
     try:
         return parse_report(data)

@@ -166,13 +166,8 @@ async def _check_permissions(found: Cluster, objects: Sequence[Object], needed: 
 
 async def _missing(api: KubeClient, kind: Kind, subresource: str, verb: str) -> str:
     """The permission in words if it is missing; otherwise an empty text."""
-    group = kind.api_version.rpartition("/")[0]
-    attributes = {"group": group, "resource": kind.plural, "subresource": subresource, "verb": verb}
-    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-    body = {**review, "spec": {"resourceAttributes": attributes}}
     try:
-        answer = await api.connection.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
+        allowed = await api.is_allowed(verb, kind, subresource=subresource)
     except ApiError:
         return ""
-    allowed = bool(answer.get("status", {}).get("allowed"))
     return "" if allowed else f"{verb} {kind.plural}{f'/{subresource}' if subresource else ''}"
