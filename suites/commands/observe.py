@@ -46,7 +46,7 @@ def observe_driver(
     Exit codes: 0 all nodes pass, 1 a node fails, 2 wrong usage, 3 error in the environment or interrupted, 4 a node was
     not judged completely.
     """
-    from drahealth.suites.observing.running import Outputs, run
+    from drahealth.suites.commands.observe_run import Outputs, run
 
     where = (kubeconfig, context)
     asked = (driver, duration, namespace, device_class, image, node_selector)
