@@ -113,7 +113,7 @@ _V1_37 = replace(
 RELEASES = (
     Release(
         "1.34",
-        newest="1.34.4",
+        newest="1.34.11",
         node_image="1.34.0",
         kind="v0.30.0",
         go="1.24",
@@ -124,7 +124,7 @@ RELEASES = (
     ),
     Release(
         "1.35",
-        newest="1.35.4",
+        newest="1.35.8",
         node_image="1.35.0",
         kind="v0.31.0",
         go="1.25",
@@ -135,7 +135,7 @@ RELEASES = (
     ),
     Release(
         "1.36",
-        newest="1.36.3",
+        newest="1.36.5",
         node_image="1.36.1",
         kind="v0.32.0",
         go="1.26",
@@ -152,7 +152,7 @@ RELEASES = (
     ),
     Release(
         "1.37",
-        newest="1.37.1",
+        newest="1.37.2",
         node_image="1.37.0",
         kind="v0.33.0",
         go="1.26",
@@ -183,13 +183,13 @@ VERSIONS_TEXT = f"such as {DEFAULT_VERSION}, or {MINORS[-1]} for its newest patc
 
 
 def find(version: str) -> Release | None:
-    """The row of a Kubernetes version such as `1.37.1`; None if there is none."""
+    """The row of a Kubernetes version such as `1.37.2`; None if there is none."""
     minor = ".".join(version.removeprefix("v").split(".")[:2])
     return next((release for release in RELEASES if release.minor == minor), None)
 
 
 def for_release(version: str) -> Profile | None:
-    """The kubelet of a Kubernetes version such as `1.37.1`, at its patch level; None if there is none.
+    """The kubelet of a Kubernetes version such as `1.37.2`, at its patch level; None if there is none.
 
     A minor such as `1.37` stands for its newest known patch release.
     """
@@ -226,7 +226,7 @@ def locks(gate: str, minor: str) -> bool:
 
 
 def patch_level(version: str) -> tuple[int, ...]:
-    """A version for comparison: (1, 37, 1) for `v1.37.1` and `1.37.1-rc.0`, and (1, 37, 0) for `1.37`."""
+    """A version for comparison: (1, 37, 2) for `v1.37.2` and `1.37.2-rc.0`, and (1, 37, 0) for `1.37`."""
     numbers = [int(number) for number in re.findall(r"\d+", version)[:3]]
     return (*numbers, *[0] * (3 - len(numbers)))
 

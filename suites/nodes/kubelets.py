@@ -198,6 +198,6 @@ class LocalNode(Node):
     """
 
     def __init__(self, kubernetes: str = DEFAULT_VERSION) -> None:
-        """`kubernetes` is a supported release, such as 1.37.1. Raises ConfigurationError for others."""
+        """`kubernetes` is a supported release, such as 1.37.2. Raises ConfigurationError for others."""
         version = parse_version(kubernetes)
         super().__init__(KubeletConfiguration(profile_of(version), version))

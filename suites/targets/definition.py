@@ -109,7 +109,7 @@ class Configuration(Protocol):
 
     @property
     def title(self) -> str:
-        """The target in a few words, such as "a real kubelet, Kubernetes 1.37.1"."""
+        """The target in a few words, such as "a real kubelet, Kubernetes 1.37.2"."""
 
     @property
     def flags(self) -> Mapping[str, str]:

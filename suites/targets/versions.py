@@ -17,7 +17,7 @@ NEWEST: Mapping[str, str] = {release.minor: release.newest for release in releas
 
 
 def parse_version(text: str, newest: Mapping[str, str] = NEWEST) -> str:
-    """`1.37.1` for `1.37.1` or `v1.37.1`, and the newest known patch release for `1.37`.
+    """`1.37.2` for `1.37.2` or `v1.37.2`, and the newest known patch release for `1.37`.
 
     `newest` maps minor releases to patch releases. Raises ConfigurationError for another text, and for an unknown minor
     release without a patch release.

@@ -11,7 +11,7 @@ from drahealth.fakes.cluster.api_server.storage import copied
 
 # The lists that patches merge by the keys of their elements, as data; other lists are replaced as a whole.
 #
-# Source: k8s.io/api v0.37.1, the tags `patchMergeKey` (strategic merge patches) and `listMapKey` (apply patches) of
+# Source: k8s.io/api v0.37.2, the tags `patchMergeKey` (strategic merge patches) and `listMapKey` (apply patches) of
 # the types. Paths are without indices.
 
 

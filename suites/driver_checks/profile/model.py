@@ -173,8 +173,8 @@ class ApiServerSection(Section):
     """none: no API server; memory: drahealth's own API server; real: kube-apiserver and etcd."""
     kubeconfig: FilePath | None = Field(default=None, examples=["~/.kube/config"])
     """Instead of kind: the kubeconfig of a cluster. drahealth creates objects there, and deletes them at the end."""
-    kubernetes: Release | None = Field(default=None, examples=["1.37.1"])
-    """Release of a real API server, such as 1.37.1."""
+    kubernetes: Release | None = Field(default=None, examples=["1.37.2"])
+    """Release of a real API server, such as 1.37.2."""
     objects: tuple[FilePath, ...] = Field(default=(), examples=[["objects.yaml"]])
     """YAML files with objects that exist before the driver starts, with placeholders; relative to this file."""
 

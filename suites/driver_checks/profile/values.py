@@ -41,7 +41,7 @@ def _variable(value: Any) -> str:
 
 def _release(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(_RELEASE, value):
-        raise ValueError(f"must be a release such as 1.37 or 1.37.1, got {value!r}")
+        raise ValueError(f"must be a release such as 1.37 or 1.37.2, got {value!r}")
     try:
         return parse_version(value)
     except ConfigurationError as error:

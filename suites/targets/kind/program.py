@@ -67,7 +67,7 @@ def with_image(version: str) -> str:
 
 
 def plain(version: str) -> str:
-    """A version without `v` and build metadata: `v1.37.1+x` is 1.37.1."""
+    """A version without `v` and build metadata: `v1.37.2+x` is 1.37.2."""
     return version.removeprefix("v").partition("+")[0]
 
 

@@ -6,7 +6,16 @@ import pytest
 from pydantic import TypeAdapter
 
 from drahealth.manager.profile import KEP, Profile
-from drahealth.manager.releases import DEFAULT_VERSION, MINORS, NEWEST, PROFILES, RELEASES, Range, for_release
+from drahealth.manager.releases import (
+    DEFAULT_VERSION,
+    MINORS,
+    NEWEST,
+    PROFILES,
+    RELEASES,
+    Range,
+    for_release,
+    patch_level,
+)
 from drahealth.proto.health_apis import HEALTH_APIS
 
 
@@ -29,7 +38,7 @@ def test_a_version_has_the_row_of_its_minor(version: str, profile: Profile | Non
 @pytest.mark.parametrize(
     ("version", "name"),
     [
-        ("1.36", "v1.36"),
+        ("1.36", "v1.36.4"),
         ("1.36.0", "v1.36"),
         ("1.36.3", "v1.36"),
         ("1.36.4", "v1.36.4"),
@@ -58,6 +67,7 @@ def test_a_row_names_versions_of_its_minor_in_ascending_order() -> None:
         versions = (row.newest, row.node_image, *row.fixes, f"{row.behavior.name.removeprefix('v')}.0")
         assert all(version.startswith(f"{row.minor}.") for version in versions)
         assert [profile.name for profile in row.fixes.values()] == [f"v{version}" for version in row.fixes]
+        assert [*row.fixes, row.newest] == sorted([*row.fixes, row.newest], key=patch_level)
 
 
 @pytest.mark.parametrize("name", PROFILES)

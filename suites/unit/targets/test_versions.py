@@ -27,8 +27,8 @@ ROOT = Path(__file__).parents[3]
         ("v1.37.1", "1.37.1"),
         (" 1.34.0 ", "1.34.0"),
         ("v1.38.0-alpha.2", "1.38.0-alpha.2"),
-        ("1.37", "1.37.1"),
-        ("v1.34", "1.34.4"),
+        (MINORS[-1], DEFAULT_VERSION),
+        (f"v{MINORS[0]}", RELEASES[0].newest),
     ],
 )
 def test_a_version_may_have_a_leading_v_or_no_patch(text: str, version: str) -> None:
@@ -68,7 +68,7 @@ def test_ci_runs_on_each_release() -> None:
 @pytest.mark.parametrize(
     ("target", "given", "release", "title"),
     [
-        ("kubelet", "1.36", "1.36.3", "a real kubelet, Kubernetes 1.36.3"),
+        ("kubelet", "1.36", NEWEST["1.36"], f"a real kubelet, Kubernetes {NEWEST['1.36']}"),
         ("kind", "1.36", "1.36", "a kind cluster, Kubernetes 1.36"),
         ("kind", "1.36.3", "1.36.3", "a kind cluster, Kubernetes 1.36.3"),
     ],

@@ -100,7 +100,7 @@ def check_release(kubelet: Path, kubernetes: str) -> str:
 
 @functools.cache
 def own_release(kubelet: Path) -> str:
-    """The release of a kubelet, such as 1.37.1; 0.0.0 without one. Raises ConfigurationError if it is not a kubelet."""
+    """The release of a kubelet, such as 1.37.2; 0.0.0 without one. Raises ConfigurationError if it is not a kubelet."""
     # All programs of Kubernetes print the same version, but each has its own help.
     match = _VERSION.match(_output(kubelet, "--version"))
     if match is None or not _output(kubelet, "--help").startswith(_HELP):

@@ -97,7 +97,7 @@ def _checked(path: Path, entry: Recorded | None) -> Recorded | None:
 
 # The cache of programs: one folder for each release and platform, complete or missing.
 #
-#     <root>/kubernetes/v1.37.1/linux-amd64/{kubelet,...,manifest.json}
+#     <root>/kubernetes/v1.37.2/linux-amd64/{kubelet,...,manifest.json}
 #     <root>/etcd/v3.6.5/linux-amd64/{etcd,manifest.json}
 #     <root>/helm/v4.3.1/linux-amd64/{helm,manifest.json}
 #     <root>/parts/...    unfinished folders of running processes
