@@ -239,4 +239,7 @@ class AdmissionError(Exception):
 
 STATUS_GATE = "ResourceHealthStatus"
 MESSAGE_GATE = "ResourceHealthStatusMessage"
+KUBERNETES_API = "1.37"
+"""The release of Kubernetes whose API the messages in `proto.kubernetes` and the API server in memory have."""
+
 DRA_GATE = "DynamicResourceAllocation"

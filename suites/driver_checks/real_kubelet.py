@@ -117,7 +117,8 @@ class ClusterKubelet(CheckpointNode):
 
 
 async def cluster_kubelet(lab: Lab) -> ClusterKubelet:
-    """The kubelet of the node. Raises NotApplicable for another release, or without the feature gates.
+    """The kubelet of the node. Raises NotApplicable for a release that does not show the claims of the Pod, or without
+    the feature gates.
 
     Raises Incomplete if the gates or its checkpoint cannot be read, and if there is no image for a Pod.
     """
@@ -126,8 +127,12 @@ async def cluster_kubelet(lab: Lab) -> ClusterKubelet:
     node = await api.get(NODES, name)
     version = kubelet_version(node)
     profile = for_release(version)
-    if profile is None or profile.release != MINORS[-1]:
-        raise NotApplicable(f"the kubelet of node {name} has version {version}, not {MINORS[-1]}")
+    if profile is None:
+        raise NotApplicable(f"the kubelet of node {name} has version {version}, not one of {', '.join(MINORS)}")
+    if profile.claims_shown != "all":
+        raise NotApplicable(
+            f"the kubelet of node {name} has version {version}, which does not show claims that a Pod names directly"
+        )
     for component, path in (("kubelet", f"/api/v1/nodes/{name}/proxy/metrics"), ("API server", "/metrics")):
         try:
             gates = enabled(await api.connection.text(path))

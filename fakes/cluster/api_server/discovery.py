@@ -14,6 +14,7 @@ from drahealth.fakes.cluster.api import BINDINGS, EVICTIONS, NAMESPACES, PODS, K
 from drahealth.fakes.cluster.api_server.body_decoding import MESSAGES, fields_of_message, is_map
 from drahealth.fakes.cluster.api_server.served_kinds import KindRegistry
 from drahealth.fakes.cluster.refusals import FieldError
+from drahealth.proto.values import KUBERNETES_API
 
 # Reviews: a client asks who it is, and what it or another user can do. Every user can do everything. Pure.
 #
@@ -120,7 +121,7 @@ def _document(kinds: Sequence[Kind]) -> Object:
     schemas: Object = {}
     for kind in kinds:
         schemas |= _schemas_of(kind)
-    head = {"openapi": "3.0.0", "info": {"title": "drahealth", "version": "v1.37.0"}}
+    head = {"openapi": "3.0.0", "info": {"title": "drahealth", "version": f"v{KUBERNETES_API}.0"}}
     return {**head, "paths": paths, "components": {"schemas": schemas}}
 
 
@@ -203,12 +204,12 @@ def _patch(kind: Kind) -> Object:
 # The discovery documents of the API server: its version, groups and kinds. Pure data.
 #
 # Source: k8s.io/apimachinery, `pkg/apis/meta/v1`, APIResourceList; k8s.io/api, `apidiscovery/v2`. Short names and
-# categories are those of Kubernetes 1.37.
+# categories are those of the release `KUBERNETES_API`.
 
 VERSION: Object = {
-    "major": "1",
-    "minor": "37",
-    "gitVersion": "v1.37.0+drahealth",
+    "major": KUBERNETES_API.partition(".")[0],
+    "minor": KUBERNETES_API.partition(".")[2],
+    "gitVersion": f"v{KUBERNETES_API}.0+drahealth",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",

@@ -66,7 +66,15 @@ async def test_pods_run_on_the_kubelet_of_the_node(tmp_path: Path) -> None:
     assert (found.node_name, found.profile.release, found.root, found.image) == (NODE, NEWEST.release, tmp_path, PAUSE)
 
 
-@pytest.mark.parametrize("version", ["v1.36.2", "v1.31.0", ""])
+@pytest.mark.parametrize(("version", "profile"), [("v1.36.2", "v1.36"), ("v1.36.5", "v1.36.4"), ("v1.37.1", "v1.37")])
+async def test_a_kubelet_is_judged_by_its_patch_level(tmp_path: Path, version: str, profile: str) -> None:
+    (tmp_path / CLAIMS_FILE).write_text("{}")
+    async with lab(tmp_path, node(version)) as given:
+        found = await cluster_kubelet(given)
+    assert found.profile.name == profile
+
+
+@pytest.mark.parametrize("version", ["v1.35.8", "v1.34.0", "v1.31.0", ""])
 async def test_other_releases_are_not_applicable(tmp_path: Path, version: str) -> None:
     async with lab(tmp_path, node(version)) as given:
         with pytest.raises(NotApplicable, match=f"version {version}"):

@@ -17,6 +17,7 @@ from drahealth.manager.releases import (
     patch_level,
 )
 from drahealth.proto.health_apis import HEALTH_APIS
+from drahealth.proto.values import KUBERNETES_API
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,10 @@ def test_a_version_has_the_behavior_of_its_patch_level(version: str, name: str) 
 def test_a_patch_level_prepares_again_as_the_next_release() -> None:
     appends = [name for name in PROFILES if PROFILES[name].prepares_again == "appends"]
     assert appends == ["v1.36", "v1.35", "v1.34"]
+
+
+def test_the_api_server_in_memory_has_the_newest_release() -> None:
+    assert MINORS[-1] == KUBERNETES_API
 
 
 def test_rows_are_found_by_name() -> None:
