@@ -21,6 +21,7 @@ def new_user() -> Iterator[tuple[Path, dict[str, str]]]:
     At the end, also after SIGTERM, the nodes and the files of the new user are removed.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(1))  # a shell that runs this in the background ignores it
     with tempfile.TemporaryDirectory(prefix="dh-", dir="/tmp") as folder:
         CACHE.mkdir(exist_ok=True)
         home = Path(folder)

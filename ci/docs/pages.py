@@ -2,9 +2,11 @@
 
 import re
 import textwrap
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import groupby
 
 PROGRAMS = set("docker drahealth export git helm kubectl make pip printf pytest python python3 until".split())  # noqa: SIM905
 """The first words of blocks of commands without prompts. Programs in `ci/` and `.venv/bin/` begin such blocks, too."""
@@ -44,7 +46,10 @@ class Other:
     text: str
 
 
-def read_page(page: str) -> Iterator[Command | File | Other]:
+Block = Command | File | Other
+
+
+def read_page(page: str) -> Iterator[Block]:
     """The content of each block of a page, from top to bottom."""
     for found in _BLOCK.finditer(page):
         before = page[: found.start()].rstrip()
@@ -61,6 +66,12 @@ def read_page(page: str) -> Iterator[Command | File | Other]:
             yield from _lines(text, line)
         else:
             yield Other(line, text)
+
+
+def sections(page: str, blocks: Sequence[Block]) -> list[list[Block]]:
+    """The blocks below each heading of level 2, without empty sections."""
+    headings = [page.count("\n", 0, found.start()) for found in re.finditer(r"^## ", page, re.MULTILINE)]
+    return [list(part) for _, part in groupby(blocks, lambda block: bisect(headings, block.line))]
 
 
 def shows(printed: Sequence[str], output: Sequence[str]) -> bool:

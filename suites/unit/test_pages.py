@@ -1,5 +1,6 @@
 """ci/docs/check-pages and ci/docs/check-workflow, which run what pages show, and the page with the example project."""
 
+import os
 import re
 import runpy
 import subprocess
@@ -103,6 +104,23 @@ def test_a_command_must_do_what_its_page_shows(tmp_path: Path, block: str, code:
     page = tmp_path / "page.md"
     page.write_text("A page:\n\n" + "".join(f"    {line}\n" for line in block.splitlines()))
     assert ci("check-pages", page).returncode == code
+
+
+def test_an_interrupted_reader_ends_its_command_at_once(tmp_path: Path) -> None:
+    page, began = tmp_path / "page.md", tmp_path / "began"
+    os.mkfifo(began)
+    page.write_text(f"A page:\n\n    $ echo git clone > {began}; sleep 1000\n")
+    in_the_background = ["env", "--ignore-signal=INT"]  # as a shell starts a program with &
+    reader = subprocess.Popen([*in_the_background, sys.executable, ROOT / "ci" / "docs" / "check-pages", page])
+    began.read_text()
+    reader.terminate()
+    assert reader.wait(50) == 1  # Terminal.close would kill it after 60 s
+
+
+def test_sections_are_the_blocks_below_headings(pages: dict[str, Any]) -> None:
+    page = "# A page\n\n    pip a\n\n## One\n\nText.\n\n## Two\n\n    pip b\n\n### Three\n\n    pip c\n"
+    parts = pages["sections"](page, list(pages["read_page"](page)))
+    assert [[block.text for block in part] for part in parts] == [["pip a"], ["pip b", "pip c"]]
 
 
 def test_two_pages_can_show_files_of_the_same_name(tmp_path: Path) -> None:
