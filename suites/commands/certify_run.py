@@ -45,7 +45,7 @@ from drahealth.suites.report.junit import to_junit
 from drahealth.suites.report.markdown import pull_request_text
 from drahealth.suites.report.page import page
 from drahealth.suites.report.result_files import EVIDENCE, REPORT, parsed_report, read_bytes, read_report
-from drahealth.suites.report.shown_by_releases import release_lines
+from drahealth.suites.report.shown_by_releases import kubelet_lines, release_lines
 from drahealth.suites.report.text import show
 from drahealth.suites.targets.option import choice
 
@@ -151,7 +151,8 @@ def certify(run: DriverRun, request: Request) -> int:
             (new / EVIDENCE).replace(request.out / EVIDENCE)
             raise
     show(summary, standard_output(), command_as_called(rerun))
-    for line in ("", *release_lines(report.releases)):
+    kubelets = report.certificate.kubelets if report.certificate else ()
+    for line in ("", *kubelet_lines(kubelets), *release_lines(report.releases)):
         _print(line)
     write_annotations(summary)
     _print(f"\n{request.out}: {', '.join(name for name in FILES if (request.out / name).exists())}")

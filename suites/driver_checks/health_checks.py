@@ -416,7 +416,7 @@ def health_is_reported_while_prepare_is_pending(evidence: Evidence, found: list[
     "HEALTH-13",
     "watch",
     fix="Keep the stream open until its context is cancelled. Do not end it after a report or an error.",
-    reads=("subscribers",),
+    reads=("subscribers", "faults"),
 )
 def streams_stay_open(evidence: Evidence, found: list[Stream]) -> Finding:
     """No stream of any experiment ends before its process; those of `watch` are open for longer than 35 s."""

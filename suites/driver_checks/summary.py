@@ -234,6 +234,8 @@ def summarize(
     wanted = [one for one in judge(evidence) if not only or one.requirement.id in only]
     judgements, problems = waive((_without_unproven(one, unproven) for one in wanted), waivers, today)
     outcome, reasons = _outcome(judgements, problems, complete=evidence.complete)
+    if outcome in (Outcome.CONFORMS, Outcome.INCOMPLETE) and (unreached := _unreached(evidence, judgements)):
+        outcome, reasons = Outcome.INCOMPLETE, (*reasons, unreached)
     exits = _exits(evidence, judgements)
     reasons = (*(f"{how[0].upper()}{how[1:]}." for how in exits), *reasons)
     running = not evidence.header.started_by_us
@@ -262,6 +264,30 @@ def _outcome(
 
 def _sentence(what: str, judgements: Iterable[Judgement]) -> str:
     return f"{what} {', '.join(one.requirement.id for one in judgements)}."
+
+
+def needing_api_server(judgements: Iterable[Judgement]) -> list[Judgement]:
+    """Those that do not apply, and that experiments with an API server would judge."""
+    found = []
+    for one in judgements:
+        needs = [
+            {need for name in CHECKS[each].experiments for need in EXPERIMENTS[name].needs} for each in one.findings
+        ]
+        if one.verdict is Verdict.NOT_APPLICABLE and all(each & {"api-server", "gateway"} for each in needs):
+            found.append(one)
+    return found
+
+
+def _unreached(evidence: Evidence, judgements: Iterable[Judgement]) -> str:
+    """Why the level full cannot be reached: without an API server, MUSTs that only this level has are not judged."""
+    if evidence.header.api_server != "none":
+        return ""
+    missing = [one for one in needing_api_server(judgements) if one.requirement.scope == "full" and _is_must(one)]
+    if not missing:
+        return ""
+    return (
+        f"{_sentence('Level full needs an API server, which judges', missing)} Level core can be reached without one."
+    )
 
 
 def _without_unproven(judgement: Judgement, unproven: frozenset[str]) -> Judgement:

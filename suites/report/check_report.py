@@ -20,7 +20,7 @@ from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.observed import driver_name
 from drahealth.suites.driver_checks.observed_health import streams
-from drahealth.suites.driver_checks.summary import Outcome, Summary
+from drahealth.suites.driver_checks.summary import Outcome, Summary, needing_api_server
 from drahealth.suites.driver_checks.verdicts import GRADES, OPEN, ExitCode, Finding, Verdict, Waiver, requirements
 from drahealth.suites.report.document import (
     FORMAT,
@@ -31,7 +31,7 @@ from drahealth.suites.report.document import (
     Report,
     to_json,
 )
-from drahealth.suites.report.shown_by_releases import shown_by_releases
+from drahealth.suites.report.shown_by_releases import health_by_release, shown_by_releases
 
 
 def check_report(
@@ -94,6 +94,7 @@ def certificate_of(
         driver=one_line(subject_name(evidence)),
         health_apis=health_apis(evidence),
         releases=releases(summary),
+        kubelets=health_by_release(evidence),
         drahealth=__version__,
         ledger_sha256=ledger_sha256(),
         evidence_sha256=evidence_sha256,
@@ -128,6 +129,8 @@ def _text(certificate: Certificate, summary: Summary, evidence: Evidence) -> str
         parts.append(f"health {' + '.join(names)}" if names else "no health API")
     if names or is_device_plugin:
         parts.append(_faults(summary, evidence))
+    if evidence.header.api_server == "none":
+        parts.append(f"without an API server ({len(needing_api_server(summary.judgements))} requirements not judged)")
     parts.append(f"Kubernetes {certificate.releases}")
     parts.append(f"drahealth {certificate.drahealth}")
     parts.append(f"ledger {certificate.ledger_sha256[:_SHOWN]}")

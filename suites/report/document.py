@@ -310,6 +310,24 @@ def exit_code(counts: Mapping[Outcome, int], *, interrupted: bool, missing: int 
 
 
 @dataclass(frozen=True, slots=True)
+class KubeletHealth:
+    """What a kubelet of one release does with the health APIs of a driver."""
+
+    release: str
+    """The Kubernetes minor, such as 1.37."""
+    health_api: str
+    """The health API from which it gets reports; empty if it gets none."""
+    shows: bool
+    """Whether it can show the health of the driver."""
+    reason: str = ""
+    """Why it shows nothing, or what it needs; empty if it needs nothing."""
+
+    def __str__(self) -> str:
+        said = f"shows health from {self.health_api}" if self.shows else "shows no health"
+        return f"{said}, {self.reason}" if self.shows and self.reason else f"{said}: {self.reason}".removesuffix(": ")
+
+
+@dataclass(frozen=True, slots=True)
 class Certificate:
     """The certificate of a run: whether the driver is certified, and for what."""
 
@@ -325,6 +343,8 @@ class Certificate:
     """The health APIs on which the driver reported."""
     releases: str
     """The Kubernetes minors of the judged requirements, such as 1.34-1.37."""
+    kubelets: tuple[KubeletHealth, ...]
+    """What a kubelet of each supported release shows, the oldest first; empty if the driver was not registered."""
     drahealth: str
     """Version of drahealth that judged the evidence."""
     ledger_sha256: str

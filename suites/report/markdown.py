@@ -67,6 +67,9 @@ def _lines(report: AnyReport) -> Iterator[str]:
             yield f"Known issues: {_plain(', '.join(known))}.\n"
     elif isinstance(report, CheckReport) and (abilities := by_grade(report.abilities)):
         yield "; ".join(f"{grade}: {_plain(', '.join(names))}" for grade, names in abilities.items()) + ".\n"
+    if isinstance(report, CheckReport) and report.certificate:
+        yield from (f"- Kubelet {one.release} {_plain(str(one))}." for one in report.certificate.kubelets)
+        yield ""
     counts = ", ".join(f"{count} {verdict}" for verdict, count in report.counts.items()).replace("_", " ")
     yield f"{counts or 'no scenario'}. Run of {_plain(started)}, drahealth {_plain(drahealth)}."
 

@@ -236,6 +236,8 @@ def _facts_of_check(report: CheckReport) -> Iterator[tuple[str, str]]:
     yield "drahealth", run.drahealth
     if certificate := report.certificate:
         yield "judged", f"{certificate.judged}, by drahealth {certificate.drahealth}"
+        for one in certificate.kubelets:
+            yield f"kubelet {one.release}", str(one)
         yield "ledger", f"sha256 {certificate.ledger_sha256}"
         yield "evidence", f"sha256 {certificate.evidence_sha256}"
 

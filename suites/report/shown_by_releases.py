@@ -1,9 +1,10 @@
 """What kubelets of each release show of the devices of a driver, from its evidence. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from drahealth.manager.cache import HealthCache
+from drahealth.manager.device_plugins import API as DEVICE_PLUGIN_API
 from drahealth.manager.device_status import entries, resource_id
 from drahealth.manager.profile import Profile
 from drahealth.manager.releases import MINORS, RELEASES, enables
@@ -25,9 +26,17 @@ from drahealth.proto.values import (
 )
 from drahealth.suites.driver_checks.device_plugins.observed import plugin_pod_runs
 from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US, Evidence, Observation
-from drahealth.suites.driver_checks.observed import Device, claim_calls, get_info, text, texts
+from drahealth.suites.driver_checks.observed import (
+    Device,
+    advertised,
+    claim_calls,
+    described,
+    get_info,
+    text,
+    texts,
+)
 from drahealth.suites.driver_checks.observed_health import Stream, is_served, served_apis, streams
-from drahealth.suites.report.document import ReleaseView, Seen
+from drahealth.suites.report.document import KubeletHealth, ReleaseView, Seen
 
 # Replays recorded reports as a kubelet of one release reads them. Pure.
 
@@ -91,10 +100,47 @@ def changes(shown: Iterable[Seen]) -> Iterator[Seen]:
         last = one
 
 
-# What a release shows of one device. A value.
+# What a release shows of one device, and of a driver. Values.
 
 GATED = tuple(minor for minor in MINORS if not enables(STATUS_GATE, minor))
 """Releases whose feature gate ResourceHealthStatus is off by default (facts, section 0)."""
+
+
+_GATED = f"only with feature gate {STATUS_GATE}, which is off by default"
+
+
+def health_by_release(evidence: Evidence) -> tuple[KubeletHealth, ...]:
+    """What a kubelet of each supported release shows of the health of this driver; empty without a registration."""
+    if evidence.header.subject == "device-plugin":
+        lists = (DEVICE_PLUGIN_API,) if any(evidence.of(ListReceived)) else ()
+        return tuple(_kubelet_health(minor, lists, lists, lists) for minor in MINORS if lists)
+    if described(evidence) is None:
+        return ()
+    served = served_apis(evidence)
+    reported = {stream.api.name for stream in streams(evidence) if stream.reports}
+    return tuple(
+        _kubelet_health(
+            release.minor,
+            [api.name for api in pick_health_api(advertised(evidence), release.behavior)],
+            served,
+            reported,
+        )
+        for release in RELEASES
+    )
+
+
+def _kubelet_health(
+    minor: str, called: Sequence[str], served: Container[str], reported: Container[str]
+) -> KubeletHealth:
+    """What a kubelet that calls these health APIs, each after Unimplemented of the one before, can show."""
+    if not called:
+        return KubeletHealth(minor, "", False, "the driver advertises no health API that it calls")
+    api = next((name for name in called if name in served), "")
+    if not api:
+        return KubeletHealth(minor, "", False, f"it calls {', then '.join(called)}, which the driver does not serve")
+    if api not in reported:
+        return KubeletHealth(minor, api, False, f"the driver sent no report over {api}")
+    return KubeletHealth(minor, api, True, _GATED if minor in GATED else "")
 
 
 # What releases show of devices, as text. Pure.
@@ -113,6 +159,14 @@ def release_lines(views: Sequence[ReleaseView]) -> Iterator[str]:
             yield f"    {view.release}  {printable(view.resource_id)}: {printable(shown_text(view.shown))}"
             for reason in view.reasons:
                 yield f"          {printable(reason)}"
+
+
+def kubelet_lines(kubelets: Sequence[KubeletHealth]) -> Iterator[str]:
+    """A line for each release."""
+    if kubelets:
+        yield "What kubelets do with the health of this driver"
+    for one in kubelets:
+        yield f"  {one.release}  {printable(str(one))}"
 
 
 def shown_text(shown: Sequence[Seen]) -> str:
@@ -174,7 +228,7 @@ def _replay(profile: Profile, device: Device, events: Sequence[_Event]) -> Itera
 
 def _reasons(profile: Profile, device: Device, devices: Sequence[Device], events: Sequence[_Event]) -> Iterator[str]:
     if profile.release in GATED:
-        yield "only with feature gate ResourceHealthStatus, which is off by default"
+        yield _GATED
     lists = [one.what for one in events if isinstance(one.what, ListReceived)]
     words = {each.health for one in lists for each in one.devices if each.id == device.name}
     if other := sorted(word for word in words if word not in (Health.HEALTHY, Health.UNHEALTHY)):
@@ -204,10 +258,10 @@ def shown_by_releases(evidence: Evidence) -> tuple[ReleaseView, ...]:
     """
     if evidence.header.subject == "device-plugin":
         return shown_of_lists(evidence)
-    found = [(described, claims) for described, claims in _SOURCES if _prepared(evidence, claims, "")]
+    found = [(registered, claims) for registered, claims in _SOURCES if _prepared(evidence, claims, "")]
     reported = [one for one in found if any(stream.reports for stream in streams(evidence, *_STREAMS[one[1]]))]
-    for described, claims in (reported or found)[:1]:
-        info = next((one for one in get_info(evidence, described) if one.what.code == "OK"), None)
+    for registered, claims in (reported or found)[:1]:
+        info = next((one for one in get_info(evidence, registered) if one.what.code == "OK"), None)
         if info:
             driver = text(info.what.response, "name")
             devices = _prepared(evidence, claims, driver)
@@ -268,7 +322,7 @@ class _Release:
     def _reasons(self, device: PreparedDevice, name: str, reported: Sequence[DeviceHealth]) -> Iterator[str]:
         profile = self._profile
         if self.release in GATED:
-            yield "only with feature gate ResourceHealthStatus, which is off by default"
+            yield _GATED
         if profile.claims_shown == "listed":
             yield "only claims from a ResourceClaimTemplate are shown"
         if profile.claims_shown == "same name":

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +44,20 @@ class HealthOfTheStart(Healthy):
         first = self.listed(api, 0)
         async for _ in super().watch(api, context):
             yield api.encode([replace(one, updated=self.time()) for one in first], {})
+
+
+@mutant("streams-stay-open", level="core")
+class BreakEndsStreams(Healthy):
+    """The streams end whenever a device breaks, and before they report it."""
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        known = set(self.faults)
+        async with aclosing(super().watch(api, context)) as messages:
+            async for message in messages:
+                if not known.issuperset(self.faults):
+                    return
+                known = set(self.faults)
+                yield message
 
 
 @mutant(_HEAL)

@@ -21,7 +21,7 @@ from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS, NOT_ASKED
 from drahealth.suites.driver_checks.summary import Outcome, Summary, proven, summarize
-from drahealth.suites.driver_checks.verdicts import Verdict, Waiver, requirements
+from drahealth.suites.driver_checks.verdicts import Level, Verdict, Waiver, requirements
 from drahealth.suites.report.check_report import check_report
 from drahealth.suites.report.junit import to_junit
 from drahealth.suites.report.text import show
@@ -211,3 +211,15 @@ def test_each_family_has_its_own_verdict() -> None:
     core = replace(evidence, header=replace(evidence.header, level="core"))
     found = summary(core).families
     assert [found[name] for name in ("plugin contract", "health", "Pod status")] == ["conforms", "conforms", "fails"]
+
+
+NO_SERVER = ExperimentEnded("not applicable", "the driver has no API server")
+WITHOUT_SERVER = {name: NO_SERVER for name, one in EXPERIMENTS.items() if one.needs & {"api-server", "gateway"}}
+
+
+@pytest.mark.parametrize(("level", "reached"), [("core", True), ("full", False)])
+def test_level_full_cannot_be_reached_without_an_api_server(level: Level, reached: bool) -> None:
+    run = healthy_run(ends=WITHOUT_SERVER)
+    run = replace(run, header=replace(run.header, level=level, api_server="none"))
+    reasons = summarize(run, today=TODAY).reasons
+    assert any("Level full needs an API server" in one for one in reasons) is not reached

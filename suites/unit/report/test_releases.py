@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from drahealth.manager.releases import PROFILES
-from drahealth.proto.events import Event, GrpcCall, ReportReceived
+from drahealth.proto.events import Event, GrpcCall, ReportReceived, StreamClosed
+from drahealth.proto.health_apis import V1, V1ALPHA1
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.report.document import ReleaseView
-from drahealth.suites.report.shown_by_releases import release_lines, shown_by_releases
+from drahealth.suites.report.shown_by_releases import health_by_release, kubelet_lines, release_lines, shown_by_releases
 from drahealth.suites.unit.driver_checks.edits import INFOS, PREPARES, answering, calls, devices
 from drahealth.suites.unit.driver_checks.healthy_run import DRIVER, INFO, POOL, Edit, cdi, healthy_run, without
 
@@ -118,3 +119,45 @@ def test_lines_name_device_release_health_and_reasons() -> None:
     assert f"  {FIRST}" in lines
     assert f"    1.37  {cdi('gpu-0')}: Healthy, then Unhealthy ({MESSAGE}), then Healthy" in lines
     assert list(release_lines(())) == []
+
+
+def no_v1(_: str, event: Event) -> Event | None:
+    """The driver advertises v1, and answers Unimplemented to it."""
+    if isinstance(event, StreamClosed) and event.stream == "s0":
+        return replace(event, code="UNIMPLEMENTED", why="unknown service")
+    return None if isinstance(event, ReportReceived) and event.stream == "s0" else event
+
+
+def not_advertised(where: str, event: Event) -> Event | None:
+    return calls(INFOS, answering({**INFO, "supported_versions": ["v1.DRAPlugin"]}))(where, event)
+
+
+def silent(_: str, event: Event) -> Event | None:
+    return None if isinstance(event, ReportReceived) else event
+
+
+@pytest.mark.parametrize(
+    ("edit", "shows", "newest"),
+    [
+        (None, ["1.34", "1.35", "1.36", "1.37"], V1.name),
+        (no_v1, ["1.34", "1.35", "1.36"], ""),
+        (not_advertised, ["1.34", "1.35", "1.36"], ""),
+        (silent, [], V1.name),
+    ],
+    ids=["healthy", "v1 unserved", "not advertised", "no report"],
+)
+def test_kubelets_show_the_health_of_the_api_that_they_call(edit: Edit | None, shows: list[str], newest: str) -> None:
+    found = health_by_release(healthy_run(edit) if edit else healthy_run())
+    assert ([one.release for one in found if one.shows], found[-1].health_api) == (shows, newest)
+    assert {one.health_api for one in found[:3]} == {V1ALPHA1.name}
+
+
+def test_kubelet_that_shows_nothing_has_a_reason() -> None:
+    lines = list(kubelet_lines(health_by_release(healthy_run(no_v1))))
+    gate = "only with feature gate ResourceHealthStatus, which is off by default"
+    assert lines[1] == f"  1.34  shows health from {V1ALPHA1.name}, {gate}"
+    assert lines[-1] == f"  1.37  shows no health: it calls {V1.name}, which the driver does not serve"
+
+
+def test_driver_that_was_not_registered_has_no_kubelets() -> None:
+    assert health_by_release(healthy_run(without(GrpcCall, "registration"))) == ()
