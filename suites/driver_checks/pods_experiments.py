@@ -387,7 +387,7 @@ def _manifest(claims: list[ClaimRef], image: str, scheduler: str) -> dict[str, o
     """A Pod whose container uses all claims."""
     names = {f"claim-{number}": one.name for number, one in enumerate(claims)}
     uses = {_CONTAINER: [(name, None) for name in names]}
-    pod = manifests.pod(claims[0].namespace, f"{claims[0].name}-pod", uses, names, image)
+    pod = manifests.pod(claims[0].namespace, f"{claims[0].name}-pod", uses, names, {"image": image})
     return {**pod, "spec": {**pod["spec"], "schedulerName": scheduler}}
 
 

@@ -508,9 +508,9 @@ class Node:
         (the one with a slash). Raises TimeoutError if the Pod does not run, at once if the driver has too few devices.
         """
         owner, name = _owner(driver), f"pod-{next(self._numbers)}"
-        image = self._target.workload_image
+        workload = self._target.workload
         if "/" in owner:
-            pod = manifests.pod(self.namespace, name, {"main": ()}, {}, image, limits={owner: devices})
+            pod = manifests.pod(self.namespace, name, {"main": ()}, {}, workload, limits={owner: devices})
             return await self.run_pod(pod, timeout=timeout)
         await self._create_once(DEVICE_CLASSES, manifests.device_class(owner))
         await until_enough(self.api, owner, self.name, devices, timeout)
@@ -518,7 +518,7 @@ class Node:
         # The kubelets of some releases show only claims from templates; others only those whose names are alike.
         templates = self.profile.claims_shown == "listed"
         await self.create(manifests.template(claim) if templates else claim)
-        pod = manifests.pod(self.namespace, name, {"main": [(name, None)]}, {name: name}, image, templates=templates)
+        pod = manifests.pod(self.namespace, name, {"main": [(name, None)]}, {name: name}, workload, templates=templates)
         try:
             return await self.run_pod(pod, timeout=timeout)
         except TimeoutError as error:

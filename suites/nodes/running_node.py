@@ -40,7 +40,7 @@ _START = 60.0
 class RunningTarget:
     """Implements `target.LocalTarget`."""
 
-    workload_image = "workload.example.com/gpu-job:1"
+    workload: Mapping[str, Any] = {"image": "workload.example.com/gpu-job:1"}
     windows: Mapping[Window, float] = MappingProxyType(
         {"push": 5.0, "resync": SYNC_FREQUENCY * 1.5 + 5, "start": _START, "restart": _START}
     )

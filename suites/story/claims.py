@@ -158,15 +158,15 @@ def pod_manifest(
     users: PodUses,
     sources: Mapping[str, Mapping[str, str]],
     *,
-    image: str,
+    workload: Mapping[str, Any],
     command: Sequence[str],
     restart: str,
     restart_codes: Sequence[int] = (),
     limits: Mapping[str, str] = MappingProxyType({}),
 ) -> Object:
-    """The manifest of a pod. `sources` maps the name of each claim to its reference. `limits` are the limits of
-    each container for resources that are no devices, such as cpu. Containers that exit with one of the `restart_codes`
-    are restarted, whatever the restart policy of the pod is.
+    """The manifest of a pod. `workload` is that of the target. `sources` maps the name of each claim to its reference.
+    `limits` are the limits of each container for resources that are no devices, such as cpu. Containers that exit with
+    one of the `restart_codes` are restarted, whatever the restart policy of the pod is.
 
     The grace period is not 0, because the API server would then delete the pod before the kubelet has unprepared
     its claims.
@@ -184,10 +184,12 @@ def pod_manifest(
             "enableServiceLinks": False,
             "resourceClaims": [{"name": claim, **source} for claim, source in sorted(sources.items())],
             "initContainers": [
-                *({**_container(n, uses, image, (), limits), **_SIDECAR} for n, uses in users.sidecars.items()),
-                *(_container(n, uses, image, (), limits) for n, uses in users.init.items()),
+                *({**_container(n, uses, workload, (), limits), **_SIDECAR} for n, uses in users.sidecars.items()),
+                *(_container(n, uses, workload, (), limits) for n, uses in users.init.items()),
             ],
-            "containers": [_container(n, uses, image, command, limits) | rule for n, uses in users.containers.items()],
+            "containers": [
+                _container(n, uses, workload, command, limits) | rule for n, uses in users.containers.items()
+            ],
         },
     }
 
@@ -203,13 +205,13 @@ def _restart_rule(codes: Sequence[int]) -> dict[str, Any]:
 
 
 def _container(
-    name: str, uses: Sequence[Used], image: str, command: Sequence[str], limits: Mapping[str, str]
+    name: str, uses: Sequence[Used], workload: Mapping[str, Any], command: Sequence[str], limits: Mapping[str, str]
 ) -> dict[str, Any]:
     claimed = [use for use in uses if isinstance(use, Use)]
     claims = [{"name": u.claim.name, **({"request": u.request} if u.request else {})} for u in claimed]
     devices = {use.resource: str(use.count) for use in uses if not isinstance(use, Use)}
     resources = {"claims": claims, "limits": {**limits, **devices}}
-    spec: dict[str, Any] = {"name": name, "image": image, "resources": resources}
+    spec: dict[str, Any] = {"name": name, **workload, "resources": resources}
     return {**spec, "command": list(command)} if command else spec
 
 

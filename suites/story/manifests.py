@@ -82,13 +82,14 @@ def pod(
     name: str,
     containers: Mapping[str, Sequence[ClaimUse]],
     claims: Mapping[str, str],
-    image: str,
+    workload: Mapping[str, Any],
     *,
     templates: bool = False,
     limits: Mapping[str, int] | None = None,
 ) -> Object:
-    """A Pod. `claims` maps names in the pod to names of ResourceClaims, or of ResourceClaimTemplates with `templates`.
+    """A Pod. `workload` are the image and the command of its containers.
 
+    `claims` maps names in the pod to names of ResourceClaims, or of ResourceClaimTemplates with `templates`.
     `limits` maps extended resources to the number of devices for each container.
     """
     source = "resourceClaimTemplateName" if templates else "resourceClaimName"
@@ -101,12 +102,14 @@ def pod(
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "resourceClaims": [{"name": own, source: theirs} for own, theirs in sorted(claims.items())],
-            "containers": [_container(name, uses, image, limits or {}) for name, uses in containers.items()],
+            "containers": [_container(name, uses, workload, limits or {}) for name, uses in containers.items()],
         },
     }
 
 
-def _container(name: str, uses: Sequence[ClaimUse], image: str, limits: Mapping[str, int]) -> dict[str, Any]:
+def _container(
+    name: str, uses: Sequence[ClaimUse], workload: Mapping[str, Any], limits: Mapping[str, int]
+) -> dict[str, Any]:
     claims = [{"name": claim, **({"request": request} if request else {})} for claim, request in uses]
     resources = {"limits": {resource: str(count) for resource, count in limits.items()}} if limits else {}
-    return {"name": name, "image": image, "resources": {**resources, **({"claims": claims} if claims else {})}}
+    return {"name": name, **workload, "resources": {**resources, **({"claims": claims} if claims else {})}}

@@ -267,10 +267,12 @@ class Node(Disruptions):
         """
         self._names += 1
         users = PodUses.of(containers or {"main": uses}, init or {}, sidecars or {}, unused)
-        name, image = f"pod-{self._names}", self.target.workload_image
+        name = f"pod-{self._names}"
         sources = {claim.name: await self.claims.source(claim) for claim in users.claims}
         options: dict[str, Any] = {"command": command, "restart": restart, "restart_codes": restart_codes}
-        manifest = pod_manifest(self.namespace, name, users, sources, image=image, limits=limits, **options)
+        manifest = pod_manifest(
+            self.namespace, name, users, sources, workload=self.target.workload, limits=limits, **options
+        )
         manifest["spec"] |= {"nodeName": self.target.node_name, **fields} if bound else fields
         created = await self.target.api.create(PODS, manifest)
         return Pod(self, name, created["metadata"]["uid"], users)
@@ -280,8 +282,9 @@ class Node(Disruptions):
         self._names += 1
         users, name = PodUses({"main": uses}), f"set-{self._names}"
         source = {claim.name: {"resourceClaimTemplateName": claim.name} for claim in users.claims}
-        image = self.target.workload_image
-        pod = pod_manifest(self.namespace, name, users, source, image=image, command=(), restart="Always")
+        pod = pod_manifest(
+            self.namespace, name, users, source, workload=self.target.workload, command=(), restart="Always"
+        )
         await self.target.api.create(REPLICA_SETS, replica_set_manifest(name, pod))
         return ReplicaSet(self, name, users)
 
@@ -440,8 +443,9 @@ async def static_pod(node: Node, *uses: Used) -> AsyncIterator[Pod]:
     the node deletes it. A namespace can have one static pod.
     """
     users, name = PodUses.of({"main": uses}, {}, {}, ()), f"{_NAME}-{node.target.node_name}"
-    image = node.target.workload_image
-    manifest = pod_manifest(node.namespace, _NAME, users, {}, image=image, command=(), restart="Always")
+    manifest = pod_manifest(
+        node.namespace, _NAME, users, {}, workload=node.target.workload, command=(), restart="Always"
+    )
     node.log(f"the kubelet has the manifest of the static pod {_NAME}")
     await node.target.add_static_pod(manifest)
     try:

@@ -445,7 +445,7 @@ class Pod:
     async def gets_ephemeral_container(self, name: str) -> None:
         """Add an ephemeral container, as `kubectl debug` does."""
         self.node.log(f"pod {self.name} gets the ephemeral container {name}")
-        container = {"name": name, "image": self.node.target.workload_image}
+        container = {"name": name, **self.node.target.workload}
         await self.node.target.api.add_ephemeral_container(self.name, self.node.namespace, container)
 
     async def object(self) -> Object:

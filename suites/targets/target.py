@@ -6,7 +6,7 @@ target says what its kubelet does; its windows say how long things take.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from drahealth.fakes.cluster.api import ControlPlaneApi, Object
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
@@ -66,8 +66,8 @@ class NodeTarget(Protocol):
         """The folder for the sockets of device plugins; it also has that of the kubelet."""
 
     @property
-    def workload_image(self) -> str:
-        """The image of a pod's containers. It has a shell; without a command it runs until it is stopped."""
+    def workload(self) -> Mapping[str, Any]:
+        """The image and the command of a pod's containers, which run until they are stopped. The image has a shell."""
 
     async def start(self) -> None:
         """Returns once the node is Ready. Raises HarnessError."""

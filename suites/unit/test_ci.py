@@ -130,7 +130,7 @@ esac
 
 def release(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs ci/release in a checkout that has only what it reads, with a `gh` that records."""
-    for name in ("ci/release", "ci/deploy/chart/drahealth-driver/Chart.yaml", "pyproject.toml"):
+    for name in ("ci/release", "fakes/chart/Chart.yaml", "pyproject.toml"):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, checkout / name)
     script(checkout / "bin" / "gh", GH)

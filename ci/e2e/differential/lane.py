@@ -256,7 +256,7 @@ class Lane:
             await api.create(CLAIMS, manifests.claim(self.namespace, claim, {"device": (self._fences.name, 1)}))
         uses = {FENCE: [("push", None)]}
         # No container uses the claim of the other fence. It stays prepared as long as the lane exists.
-        pod = manifests.pod(self.namespace, "fence", uses, {"push": "push", FENCE: FENCE}, self.target.workload_image)
+        pod = manifests.pod(self.namespace, "fence", uses, {"push": "push", FENCE: FENCE}, self.target.workload)
         self._pod = (await api.create(PODS, pod))["metadata"]["uid"]
         await self.wait(lambda: self.is_running(self._pod), "the fence pod runs", _START)
         for claim in ("push", FENCE):

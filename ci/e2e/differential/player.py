@@ -302,7 +302,7 @@ class Player:
             self._name("pod", number),
             {**containers, FENCE: [(FENCE, None)]},
             {**claims, FENCE: FENCE},
-            self._target.workload_image,
+            self._target.workload,
         )
         for container, uses in zip(pod["spec"]["containers"], users, strict=False):  # the fence has no plugin
             limits = self._plugins.limits(use for use in uses if isinstance(use, Held))

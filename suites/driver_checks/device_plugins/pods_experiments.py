@@ -205,7 +205,7 @@ async def _run_pod(
     """Runs a Pod from its creation to its deletion. A Pod that does not start is deleted, too: its records show why."""
     lab, api, limits = node.lab, node.api, limits or node.limits
     unique = f"drahealth-check-{uuid4().hex[:5]}"
-    manifest = manifests.pod(NAMESPACE, unique, {"main": []}, {}, _IMAGE, limits=asked)
+    manifest = manifests.pod(NAMESPACE, unique, {"main": []}, {}, {"image": _IMAGE}, limits=asked)
     created = await api.create(PODS, {**manifest, "spec": {**manifest["spec"], "schedulerName": node.scheduler}})
     metadata = created["metadata"]
     name, namespace, uid = metadata["name"], metadata["namespace"], metadata["uid"]

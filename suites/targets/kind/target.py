@@ -31,7 +31,7 @@ from drahealth.suites.targets.kind.node_control import KindNodes
 from drahealth.suites.targets.kind.options import KindOptions
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.options import KUBERNETES
-from drahealth.suites.targets.pods.deployment import NAMESPACE, SERVICE_ACCOUNTS, host_in, why_gone
+from drahealth.suites.targets.pods.deployment import NAMESPACE, SERVICE_ACCOUNTS, WORKLOAD, host_in, why_gone
 from drahealth.suites.targets.target import Opened, Window
 from drahealth.suites.targets.versions import feature_gates, kubelet_gates, missing_in, profile_of
 
@@ -81,8 +81,8 @@ class KindTarget:
         return self._started.node_for(self._worker)
 
     @property
-    def workload_image(self) -> str:
-        return self._started.image
+    def workload(self) -> Mapping[str, Any]:
+        return {"image": self._started.image, "command": ["sh", "-c", WORKLOAD]}
 
     @property
     def api(self) -> ControlPlaneApi:

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from drahealth.fakes.cluster.api import ControlPlaneApi, Object
 from drahealth.fakes.cluster.cri import CriServer
@@ -43,7 +44,7 @@ class KubeletTarget:
     """Implements `target.Target`."""
 
     node_name = "node-a"
-    workload_image = "workload.example.com/gpu-job:1"
+    workload: Mapping[str, Any] = {"image": "workload.example.com/gpu-job:1"}
     windows: Mapping[Window, float]
 
     def __init__(

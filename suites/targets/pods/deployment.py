@@ -4,8 +4,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from importlib import metadata
-from typing import Any
+from pathlib import Path
+
+from ruamel.yaml import YAML
 
 from drahealth.fakes.cluster.api import EVENTS, NAMESPACES, PODS, Api, ApiError, Kind, Object
 from drahealth.fakes.cluster.kube_client import KubeClient
@@ -17,7 +18,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.target import BELONGS
 
-# The objects that run the fake driver on every node of a cluster, as data.
+# The objects that run the fake driver on every node of a cluster: the chart, rendered by ci/deploy/render.
 
 NAMESPACE = "drahealth"
 NAME = "drahealth-driver"
@@ -25,108 +26,49 @@ SELECTOR = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "drahea
 """The labels of the driver's pods and of their other objects."""
 CONTROL_SOCKET = "/run/drahealth/control.sock"
 """The control socket of the driver, in its pod."""
-SHARED = (
-    "/var/lib/kubelet/plugins",
-    "/var/lib/kubelet/plugins_registry",
-    "/var/lib/kubelet/device-plugins",
-    "/var/run/cdi",
-)
-"""Folders of the node that the driver writes to: sockets for the kubelet, and CDI specifications for the runtime."""
 
-_RBAC = "rbac.authorization.k8s.io"
+_RBAC = "rbac.authorization.k8s.io/v1"
+_ADMISSION = "admissionregistration.k8s.io/v1"
 SERVICE_ACCOUNTS = Kind("ServiceAccount", "serviceaccounts", "v1", namespaced=True)
-CLUSTER_ROLES = Kind("ClusterRole", "clusterroles", f"{_RBAC}/v1", namespaced=False)
-CLUSTER_ROLE_BINDINGS = Kind("ClusterRoleBinding", "clusterrolebindings", f"{_RBAC}/v1", namespaced=False)
+CLUSTER_ROLES = Kind("ClusterRole", "clusterroles", _RBAC, namespaced=False)
 DAEMON_SETS = Kind("DaemonSet", "daemonsets", "apps/v1", namespaced=True)
-
-_RESOURCES = "resource.k8s.io"
-
-
-def manifests(image: str, version: str) -> list[tuple[Kind, Object]]:
-    """All objects, in the order in which they are made. `version` is that of drahealth, for the label."""
-    labels = {**SELECTOR, "app.kubernetes.io/version": version}
-    return [
-        (NAMESPACES, _object(NAMESPACE, labels | {"pod-security.kubernetes.io/enforce": "privileged"}, within=None)),
-        (SERVICE_ACCOUNTS, _object(NAME, labels)),
-        (CLUSTER_ROLES, _object(NAME, labels, within=None) | {"rules": _rules()}),
-        (CLUSTER_ROLE_BINDINGS, _object(NAME, labels, within=None) | _binding()),
-        (DAEMON_SETS, _object(NAME, labels) | {"spec": _daemon_set(image, labels)}),
-    ]
+_POLICY = "ValidatingAdmissionPolicy"
+_KINDS = {
+    kind.kind: kind
+    for kind in (
+        SERVICE_ACCOUNTS,
+        CLUSTER_ROLES,
+        Kind("ClusterRoleBinding", "clusterrolebindings", _RBAC, namespaced=False),
+        DAEMON_SETS,
+        Kind(_POLICY, "validatingadmissionpolicies", _ADMISSION, namespaced=False),
+        Kind(f"{_POLICY}Binding", "validatingadmissionpolicybindings", _ADMISSION, namespaced=False),
+    )
+}
 
 
-def _object(name: str, labels: dict[str, str], within: str | None = NAMESPACE) -> Object:
-    return {"metadata": {"name": name, "labels": labels, **({"namespace": within} if within else {})}}
+def manifests(image: str) -> list[tuple[Kind, Object]]:
+    """All objects, in the order in which they are made."""
+    labels = {**SELECTOR, "pod-security.kubernetes.io/enforce": "privileged"}
+    namespace: Object = {"metadata": {"name": NAMESPACE, "labels": labels}}
+    text = Path(__file__).with_name("manifests.yaml").read_text(encoding="utf-8").replace("IMAGE:TAG", image)
+    objects = filter(None, YAML(typ="safe", pure=True).load_all(text))
+    return [(NAMESPACES, namespace), *((_KINDS[obj["kind"]], obj) for obj in objects)]
 
 
-def _rules() -> list[dict[str, Any]]:
-    """The rights of the driver: it publishes slices, and reads the claims that it prepares."""
-    return [
-        _rule("resourceslices", ("get", "list", "watch", "create", "update", "delete")),
-        _rule("resourceclaims", ("get",)),
-    ]
+# The command of a container that uses a device. `wait` is what a signal interrupts in every shell; a `read` is not.
 
-
-def _rule(resource: str, verbs: Sequence[str]) -> dict[str, Any]:
-    return {"apiGroups": [_RESOURCES], "resources": [resource], "verbs": list(verbs)}
-
-
-def _binding() -> Object:
-    return {
-        "roleRef": {"apiGroup": _RBAC, "kind": CLUSTER_ROLES.kind, "name": NAME},
-        "subjects": [{"kind": SERVICE_ACCOUNTS.kind, "name": NAME, "namespace": NAMESPACE}],
-    }
-
-
-def _daemon_set(image: str, labels: dict[str, str]) -> Object:
-    return {
-        "selector": {"matchLabels": SELECTOR},
-        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},
-        "template": {"metadata": {"labels": labels}, "spec": _pod(image)},
-    }
-
-
-def _pod(image: str) -> Object:
-    return {
-        "serviceAccountName": NAME,
-        "enableServiceLinks": False,
-        "priorityClassName": "system-node-critical",  # the last to be evicted
-        "terminationGracePeriodSeconds": 5,
-        "tolerations": [{"operator": "Exists"}],
-        "containers": [_container(image)],
-        "volumes": [
-            {"name": "control", "emptyDir": {}},
-            *({"name": _volume(path), "hostPath": {"path": path, "type": "DirectoryOrCreate"}} for path in SHARED),
-        ],
-    }
-
-
-def _container(image: str) -> Object:
-    control = CONTROL_SOCKET.rpartition("/")[0]
-    return {
-        "name": "driver",
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["python", "-m", "drahealth.fakes.serve.session_process", "--socket", CONTROL_SOCKET],
-        "startupProbe": {
-            "exec": {"command": ["test", "-S", CONTROL_SOCKET]},
-            "periodSeconds": 1,
-            "timeoutSeconds": 10,
-            "failureThreshold": 60,
-        },
-        "terminationMessagePolicy": "FallbackToLogsOnError",  # so that its status says why it ended
-        "securityContext": {
-            "runAsUser": 0,  # the kubelet's folders are root's
-            "allowPrivilegeEscalation": False,
-        },
-        "volumeMounts": [
-            {"name": "control", "mountPath": control},
-            *({"name": _volume(path), "mountPath": path} for path in SHARED),
-        ],
-    }
-
-
-def _volume(path: str) -> str:
-    return path.rpartition("/")[2].replace("_", "-")
+WORKLOAD = """\
+trap 'exit 143' TERM
+mkfifo /tmp/exit 2> /dev/null
+while :; do
+  cat /tmp/exit > /tmp/told &
+  wait $!
+  read -r code < /tmp/told
+  [ -n "$code" ] && exit "$code"
+  [ -p /tmp/exit ] || sleep 0.05 # a plain file was there first
+done
+"""
+"""It ends with the exit code that is written to /tmp/exit, or on SIGTERM with 143."""
 
 
 # The readiness of a deployment, and the reason if it is not ready. Pure functions over its objects.
@@ -282,7 +224,7 @@ async def deploy(api: Api, image: str, progress: Progress) -> dict[str, str]:
                     f"see why: kubectl get namespace {NAMESPACE} -o yaml",
                 )
             await _refuse_to_take_over(api)
-            for kind, obj in manifests(image, metadata.version("drahealth")):
+            for kind, obj in manifests(image):
                 await _apply(api, kind, obj)
         return await _until_ready(api, progress)
     except ApiError as error:
@@ -298,7 +240,7 @@ async def remove(api: Api, progress: Progress = silent) -> None:
     """
     try:
         async with _shown(progress, "Removing the fake driver"):
-            for kind, obj in reversed(manifests("", "")):
+            for kind, obj in reversed(manifests("")):
                 found = await _find(api, kind, obj["metadata"])
                 if found is not None and _is_ours(found):
                     await _delete(api, kind, obj["metadata"])
@@ -342,7 +284,7 @@ async def _shown(progress: Progress, stage: str) -> AsyncIterator[None]:
 
 
 async def _refuse_to_take_over(api: Api) -> None:
-    for kind, obj in manifests("", ""):
+    for kind, obj in manifests(""):
         name = obj["metadata"]["name"]
         found = await _find(api, kind, obj["metadata"])
         if found is not None and not _is_ours(found):

@@ -1,11 +1,11 @@
-"""The image of the fake driver: `proto`, `fakes` and the packages that they need."""
+"""The image of the fake driver: fakes/image/Dockerfile, and the wheels that it installs."""
 
+import asyncio
 import contextlib
 import errno
 import hashlib
 import json
 import os
-import re
 import shutil
 import sys
 import time
@@ -21,23 +21,16 @@ from drahealth.fakes.cluster.api import NODES, Api
 from drahealth.fakes.waiting import poll
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.processes.child import run
-from drahealth.suites.targets.engine import Engine
-from drahealth.suites.targets.progress import Progress
+from drahealth.suites.targets.engine import Engine, find_engine
+from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.run_directory import default_root
 
-# The packages in the image of the fake driver. pip fetches them for the Python and the architecture of the image.
-#
-# They are fetched once, into a folder of the cache that is complete or missing.
-
-NEEDED = ("aiohttp", "filelock", "grpcio", "kubernetes", "protobuf", "pydantic", "watchfiles")
-"""The imports of the fake driver."""
-UNUSED = tuple(f"kubernetes/{client}/{part}" for client in ("client", "aio/client") for part in ("api", "models"))
-"""Folders of the Kubernetes client whose modules the fake driver never imports: 72 MB. Their `__init__.py` stays."""
+# The packages in the image. pip fetches their wheels for the Python and the architecture of the image, so that the
+# build needs no network. They are fetched once, into a folder of the cache that is complete or missing.
 
 _FETCHING = "Fetching packages for the image of the fake driver"
 _LIMIT = 600.0
 _GLIBC = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _WITHOUT = "or pass an image with the fake driver as --driver-image"
 
 
@@ -54,34 +47,22 @@ class Interpreter:
         return [f"--platform={family}_{self.machine}" for family in _GLIBC]
 
 
-def requirements(declared: Iterable[str] | None = None) -> list[str]:
-    """The needed packages, with the versions that this project requires."""
-    if declared is None:
-        declared = metadata.requires("drahealth") or ()
-    plain = [one for one in declared if ";" not in one]
-    named = {match[0].lower(): one for one in plain if (match := _NAME.match(one))}
-    return [named.get(name, name).replace(" ", "") for name in NEEDED]
-
-
 def digest(parts: Iterable[str]) -> str:
     """A short hash of texts in their order."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
-async def ensure_packages(cache: Path, interpreter: Interpreter, needed: Sequence[str], progress: Progress) -> Path:
-    """The folder with the packages, from the cache or fetched. The caller holds the lock of the cache.
+async def ensure_wheels(cache: Path, interpreter: Interpreter, needed: Sequence[str], progress: Progress) -> Path:
+    """The folder with the wheels of these packages and of pip, from the cache or fetched. The caller holds its lock.
 
     Raises HarnessError if pip is missing or fails, OSError if the cache cannot be written.
     """
-    folder = cache / digest([interpreter.version, interpreter.machine, *needed, *UNUSED])
+    folder = cache / digest([interpreter.version, interpreter.machine, *needed])
     if not folder.is_dir():
         draft = folder.with_suffix(".part")
         shutil.rmtree(draft, ignore_errors=True)
         try:
             await _fetch(draft, interpreter, needed, progress)
-            for module in (module for part in UNUSED for module in (draft / part).glob("*.py")):
-                if module.name != "__init__.py":
-                    module.unlink()
             draft.rename(folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -90,12 +71,10 @@ async def ensure_packages(cache: Path, interpreter: Interpreter, needed: Sequenc
 
 async def _fetch(into: Path, interpreter: Interpreter, needed: Sequence[str], progress: Progress) -> None:
     progress(_FETCHING)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--no-compile"]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--dest", str(into)]
     how = ["--only-binary=:all:", "--implementation=cp", f"--python-version={interpreter.version}", *interpreter.tags]
     try:
-        done = await run(
-            [*pip, *how, "--target", str(into), *needed], limit=_LIMIT, on_line=lambda line: progress(_FETCHING)
-        )
+        done = await run([*pip, *how, *needed, "pip"], limit=_LIMIT, on_line=lambda line: progress(_FETCHING))
     except TimeoutError:
         raise HarnessError(f"{_FETCHING} took more than {_LIMIT:g} s", f"check the network, {_WITHOUT}") from None
     if done.code:
@@ -119,18 +98,16 @@ def refusal(output: str) -> HarnessError:
     )
 
 
-# The image of the fake driver: `proto`, `fakes` and the packages that they need, on any image with Python.
-#
-# The build runs nothing and fetches nothing, so it works without a network in containers: this module gathers the
-# content first. The tag of the image is a hash of its content. An image that the engine has is not built again.
+# The image, from fakes/image/Dockerfile. Its build context is like a checkout, with the wheels beside the Dockerfile.
+# The tag of the image is a hash of its content. An image that the engine has is not built again.
 
 DEFAULT_BASE = "python:3.11-slim"
 """Any image with Python 3.11 or newer and glibc works."""
-REPOSITORY = "localhost/drahealth-fakes"
+REPOSITORY = "localhost/drahealth-driver"
 """With a host, so that it has the same name in Docker, Podman and containerd."""
 
-_RECIPE = Path(__file__).with_name("recipe")
-_LEFT_OUT = (".pyc", ".pyi", ".proto")
+_PARTS = {part.__name__.rpartition(".")[2]: Path(part.__path__[0]) for part in (proto, fakes)}
+_LEFT_OUT = (".pyc", ".pyi", ".proto", ".whl")
 _ASK = "import json, platform as p; print(json.dumps([p.python_version(), p.machine(), p.libc_ver()[0]]))"
 _OLDEST = (3, 11)
 
@@ -143,12 +120,17 @@ async def ensure_image(engine: Engine, *, named: str | None, base: str | None, p
     if named:
         await _ensure_there(engine, named, progress, "The fake driver's image", "--driver-image")
         return named
-    base, needed = base or DEFAULT_BASE, requirements()
-    content = digest([base, *needed, *UNUSED, *_contents()])
-    tag = f"{REPOSITORY}:{metadata.version('drahealth')}-{content}".replace("+", ".")
+    base = base or DEFAULT_BASE
+    contents = (text for name, path in _ours() for text in (name, path.read_text(encoding="utf-8")))
+    tag = f"{REPOSITORY}:{metadata.version('drahealth')}-{digest([base, *contents])}".replace("+", ".")
     if await engine.image_id(tag) is None:
-        await _build(engine, tag, base, needed, progress)
+        await _build(engine, tag, base, progress)
     return tag
+
+
+def requirements() -> list[str]:
+    """The packages in the image, with their versions."""
+    return (_PARTS["fakes"] / "image/requirements.txt").read_text("utf-8").split()
 
 
 async def has_image(api: Api, nodes: Iterable[str], image: str) -> bool:
@@ -160,7 +142,7 @@ async def has_image(api: Api, nodes: Iterable[str], image: str) -> bool:
     return True
 
 
-async def _build(engine: Engine, tag: str, base: str, needed: list[str], progress: Progress) -> None:
+async def _build(engine: Engine, tag: str, base: str, progress: Progress) -> None:
     began, cache = time.monotonic(), default_root() / "images"
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -168,8 +150,8 @@ async def _build(engine: Engine, tag: str, base: str, needed: list[str], progres
             if await engine.image_id(tag) is not None:
                 return
             await _ensure_there(engine, base, progress, "The base of the fake driver's image", "--driver-base")
-            packages = await ensure_packages(cache, await _interpreter(engine, base), needed, progress)
-            with _context(cache / "context", packages) as context:
+            wheels = await ensure_wheels(cache, await _interpreter(engine, base), requirements(), progress)
+            with _context(cache / "context", wheels) as context:
                 await _run_build(engine, tag, base, context, progress)
     except OSError as error:
         hint = "free some disk space" if error.errno == errno.ENOSPC else "correct its permissions"
@@ -183,7 +165,7 @@ async def _build(engine: Engine, tag: str, base: str, needed: list[str], progres
 async def _run_build(engine: Engine, tag: str, base: str, context: Path, progress: Progress) -> None:
     doing = f"Building the fake driver's image on {base}"
     progress(doing)
-    command = ("build", "--build-arg", f"BASE={base}", "--label", "app.kubernetes.io/part-of=drahealth", "-t", tag)
+    command = ("build", "--build-arg", f"BASE={base}", "-f", str(context / "fakes/image/Dockerfile"), "-t", tag)
     try:
         await engine.run(*command, str(context), limit=_LIMIT, on_line=lambda line: progress(doing))
     except HarnessError as error:
@@ -231,14 +213,14 @@ def _about(what: str, error: HarnessError) -> HarnessError:
 
 
 @contextlib.contextmanager
-def _context(folder: Path, packages: Path) -> Iterator[Path]:
-    """The build context: hard links to the packages, and copies of our own files."""
+def _context(folder: Path, wheels: Path) -> Iterator[Path]:
+    """The build context: copies of our own files, and hard links to the wheels."""
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        shutil.copytree(packages, folder / "site", copy_function=os.link)
         for name, path in _ours():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, folder / name)
+            shutil.copy(path, folder / name)
+        shutil.copytree(wheels, folder / "fakes/image/wheels", copy_function=os.link)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -246,18 +228,11 @@ def _context(folder: Path, packages: Path) -> Iterator[Path]:
 
 def _ours() -> Iterator[tuple[str, Path]]:
     """Our files, by their names in the context."""
-    parts = {f"package/{part.__name__.rpartition('.')[2]}/": part.__path__[0] for part in (proto, fakes)}
-    for name, source in {"": _RECIPE, **{name: Path(path) for name, path in parts.items()}}.items():
+    for part, source in _PARTS.items():
         for path in sorted(source.rglob("*")):
-            if path.is_file() and path.suffix not in _LEFT_OUT:
-                yield f"{name}{path.relative_to(source)}", path
-
-
-def _contents() -> Iterator[str]:
-    """The name and text of each of our files in the image."""
-    for name, path in _ours():
-        yield name
-        yield path.read_text(encoding="utf-8")
+            name = path.relative_to(source)
+            if path.is_file() and path.suffix not in _LEFT_OUT and name.parts[0] != "chart":
+                yield f"{part}/{name}", path
 
 
 @contextlib.asynccontextmanager
@@ -278,3 +253,22 @@ async def _locked(cache: Path, progress: Progress) -> AsyncIterator[None]:
         yield
     finally:
         lock.release()
+
+
+def main() -> None:
+    """Builds the image: `python -m drahealth.suites.targets.pods.image NAME [BASE]`."""
+    name, *base = sys.argv[1:]
+
+    async def tag() -> None:
+        engine = await find_engine()
+        image = await ensure_image(engine, named=None, base=base[0] if base else None, progress=silent)
+        await engine.run("tag", image, name)
+
+    try:
+        asyncio.run(tag())
+    except HarnessError as error:
+        sys.exit(f"{error.message}; {error.hint}")
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import ControlPlaneApi, Object
@@ -53,7 +54,7 @@ class ReferenceTarget:
     """
 
     node_name = "node-a"
-    workload_image = "workload.example.com/gpu-job:1"
+    workload: Mapping[str, Any] = {"image": "workload.example.com/gpu-job:1"}
     workers = PodWorkers
 
     def __init__(

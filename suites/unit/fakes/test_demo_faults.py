@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 DEMOS = [
     "README.md",
     *(f"docs/{name}.md" for name in ("drivers", "fakes", "kubelets", "nodes", "python")),
-    "ci/deploy/chart/drahealth-driver/templates/NOTES.txt",
+    "fakes/chart/templates/NOTES.txt",
     "ci/deploy/kind-demo",
     "ci/docs/up-picture",
     "suites/commands/shipped/gpu.timeline.yaml",

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from importlib import metadata
@@ -9,10 +10,10 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from drahealth.suites.targets.pods.image import DEFAULT_BASE, NEEDED
+from drahealth.suites.targets.pods.image import DEFAULT_BASE, requirements
 
 ROOT = Path(__file__).resolve().parents[4]
-IMAGE, CHART = ROOT / "ci" / "deploy" / "image", ROOT / "ci" / "deploy" / "chart"
+IMAGE, CHART = ROOT / "fakes" / "image", ROOT / "fakes" / "chart"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 NOT_THERE = {
@@ -30,14 +31,6 @@ MODULES = {
 """What a package is imported as besides its name."""
 
 
-def required() -> list[str]:
-    return (IMAGE / "requirements.txt").read_text().split()
-
-
-def names(requirements: list[str]) -> list[str]:
-    return [re.split(r"[<>=]", one)[0] for one in requirements]
-
-
 def imported(path: Path) -> set[str]:
     """The packages that a module imports, neither ours nor Python's own."""
     nodes = list(ast.walk(ast.parse(path.read_text())))
@@ -47,12 +40,25 @@ def imported(path: Path) -> set[str]:
 
 
 def test_the_image_has_the_package_versions_of_the_project() -> None:
-    assert set(required()) <= set(PROJECT["dependencies"])
-    assert set(NEEDED) <= set(names(required()))
+    assert set(requirements()) <= set(PROJECT["dependencies"])
+
+
+def test_the_drivers_process_needs_no_module_that_the_image_removes() -> None:
+    (listed,) = re.findall(r"^for part in (.*); do$", (IMAGE / "install").read_text(), re.MULTILINE)
+    removed = tuple(f"kubernetes.{part.replace('/', '.')}." for part in listed.split())
+    programs = "drahealth.fakes.serve.session_process, drahealth.fakes.cluster.kube_client"
+    loaded = f"import sys, kubernetes.aio.dynamic, {programs}; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()
+    assert len(removed) == 4
+    assert [name for name in found if name.startswith(removed)] == []
 
 
 def test_the_image_has_every_package_that_its_modules_import() -> None:
-    there = {module for name in names(required()) for module in (name, MODULES.get(name, name))}
+    there = {
+        module
+        for name in [re.split(r"[<>=]", one)[0] for one in requirements()]
+        for module in (name, MODULES.get(name, name))
+    }
     missing = {
         (name, str(path.relative_to(ROOT / "fakes")))
         for part in ("fakes", "proto")
@@ -68,7 +74,7 @@ def test_the_image_has_the_base_of_the_kind_target() -> None:
 
 def test_the_chart_the_image_and_the_demo_have_the_version_of_the_project() -> None:
     version = PROJECT["version"]
-    chart = YAML(typ="safe", pure=True).load(CHART / "drahealth-driver" / "Chart.yaml")
+    chart = YAML(typ="safe", pure=True).load(CHART / "Chart.yaml")
     assert (chart["version"], chart["appVersion"], metadata.version("drahealth")) == (version, version, version)
-    for file in (IMAGE / "Dockerfile", CHART / "demo.yaml"):
+    for file in (IMAGE / "Dockerfile", ROOT / "ci" / "deploy" / "chart" / "demo.yaml"):
         assert f"localhost/drahealth-driver:{version}" in file.read_text()

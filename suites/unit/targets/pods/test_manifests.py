@@ -1,49 +1,28 @@
 """The objects that run the fake driver on every node."""
 
-from drahealth.suites.targets.pods.deployment import (
-    CLUSTER_ROLES,
-    CONTROL_SOCKET,
-    DAEMON_SETS,
-    NAMESPACE,
-    SELECTOR,
-    manifests,
-)
+from drahealth.suites.targets.pods.deployment import CONTROL_SOCKET, DAEMON_SETS, NAMESPACE, SELECTOR, manifests
 
-OBJECTS = {kind.kind: obj for kind, obj in manifests("image:1", "0.1.0")}
-POD = OBJECTS[DAEMON_SETS.kind]["spec"]["template"]["spec"]
+MANIFESTS = manifests("localhost/image:1")
+OBJECTS = {kind.kind: obj for kind, obj in MANIFESTS}
+(CONTAINER,) = OBJECTS[DAEMON_SETS.kind]["spec"]["template"]["spec"]["containers"]
 
 
-def test_the_namespace_comes_first_and_the_pods_last() -> None:
-    assert list(OBJECTS) == ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet"]
+def test_the_namespace_comes_first_and_the_pods_after_their_rights() -> None:
+    kinds = ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet"]
+    assert list(OBJECTS) == [*kinds, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]
 
 
-def test_the_driver_has_only_the_rights_that_it_needs() -> None:
-    rules = {rule["resources"][0]: set(rule["verbs"]) for rule in OBJECTS[CLUSTER_ROLES.kind]["rules"]}
-    publishes = {"get", "list", "watch", "create", "update", "delete"}
-    assert rules == {"resourceslices": publishes, "resourceclaims": {"get"}}
+def test_each_object_has_the_kind_under_which_it_is_made() -> None:
+    assert all((o["kind"], o["apiVersion"]) == (k.kind, k.api_version) for k, o in MANIFESTS[1:])
 
 
-def test_folders_of_the_node_have_the_same_path_inside() -> None:
-    volumes = {volume["name"]: volume.get("hostPath") for volume in POD["volumes"]}
-    mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in POD["containers"][0]["volumeMounts"]}
-    kubelet = ("plugins", "plugins_registry", "device-plugins")
-    folders = (*(f"/var/lib/kubelet/{name}" for name in kubelet), "/var/run/cdi")
-    shared = {path: {"path": path, "type": "DirectoryOrCreate"} for path in folders}
-    assert mounts == {**shared, "/run/drahealth": None}
-
-
-def test_the_driver_listens_on_the_control_socket() -> None:
-    container = POD["containers"][0]
-    assert container["command"][-2:] == ["--socket", CONTROL_SOCKET]
-    assert container["startupProbe"]["exec"]["command"] == ["test", "-S", CONTROL_SOCKET]
-
-
-def test_every_node_gets_a_pod_without_privileges() -> None:
-    assert POD["tolerations"] == [{"operator": "Exists"}]
-    assert POD["containers"][0]["securityContext"] == {"runAsUser": 0, "allowPrivilegeEscalation": False}
+def test_the_driver_has_the_image_and_listens_on_the_control_socket() -> None:
+    environment = {variable["name"]: variable.get("value") for variable in CONTAINER["env"]}
+    assert (CONTAINER["image"], environment["DRAHEALTH_SOCKET"]) == ("localhost/image:1", CONTROL_SOCKET)
+    assert CONTAINER["args"] == ["driver", "serve", "--log-format=json", "--socket=$(DRAHEALTH_SOCKET)"]
+    assert CONTAINER["startupProbe"]["exec"]["command"] == ["test", "-S", CONTROL_SOCKET]
 
 
 def test_all_objects_have_our_label() -> None:
-    labels = {**SELECTOR, "app.kubernetes.io/version": "0.1.0"}
-    assert all(labels.items() <= obj["metadata"]["labels"].items() for obj in OBJECTS.values())
+    assert all(SELECTOR.items() <= obj["metadata"]["labels"].items() for obj in OBJECTS.values())
     assert {obj["metadata"].get("namespace", NAMESPACE) for obj in OBJECTS.values()} == {NAMESPACE}

@@ -9,16 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.targets.pods import image
+from drahealth.suites.targets.pods.deployment import WORKLOAD
 from drahealth.suites.unit.endings import PATIENCE
-
-SCRIPT = Path(image.__file__).with_name("recipe") / "workload.sh"
 
 
 @pytest.fixture
 async def workload(tmp_path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """It waits; its /tmp is the test's folder."""
-    text = SCRIPT.read_text().replace("/tmp/", f"{tmp_path}/")
+    text = WORKLOAD.replace("/tmp/", f"{tmp_path}/")
     process = await asyncio.create_subprocess_exec("sh", "-c", text, start_new_session=True)
     async with asyncio.timeout(PATIENCE):
         while not (tmp_path / "told").exists():
@@ -45,7 +43,7 @@ async def test_the_workload_exits_at_once_on_sigterm(workload: asyncio.subproces
 
 async def test_an_exit_code_written_before_the_wait_is_used(tmp_path: Path) -> None:
     (tmp_path / "exit").write_text("3\n")
-    text = SCRIPT.read_text().replace("/tmp/", f"{tmp_path}/")
+    text = WORKLOAD.replace("/tmp/", f"{tmp_path}/")
     process = await asyncio.create_subprocess_exec("sh", "-c", text)
     async with asyncio.timeout(PATIENCE):
         assert await process.wait() == 3

@@ -43,12 +43,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{- /* What the inventory has of both: DRA drivers publish slices, device plugins need a folder of the kubelet's. */}}
+{{- /* What the inventory has of both: DRA drivers publish slices, device plugins need a folder of the kubelet's. Without
+one, clients may make both. */}}
 {{- define "drahealth.hasDrivers" -}}
 {{- $inventory := fromYaml .Values.inventory }}
-{{- if or (hasKey $inventory "devices") (hasKey $inventory "drivers") }}yes{{ end }}
+{{- if or (not .Values.inventory) (hasKey $inventory "devices") (hasKey $inventory "drivers") }}yes{{ end }}
 {{- end }}
 
 {{- define "drahealth.hasPlugins" -}}
-{{- if hasKey (fromYaml .Values.inventory) "plugins" }}yes{{ end }}
+{{- if or (not .Values.inventory) (hasKey (fromYaml .Values.inventory) "plugins") }}yes{{ end }}
 {{- end }}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-CHART = Path(__file__).resolve().parent.parent / "drahealth-driver"
+CHART = Path(__file__).resolve().parents[3] / "fakes" / "chart"
 RELEASE, NAMESPACE = "fake", "fakes"
 
 Values = dict[str, Any]

@@ -1,6 +1,7 @@
 """The objects that the chart renders, and the values that it rejects."""
 
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from drahealth.fakes.inventory.file import load_inventory
 Render = Callable[..., list[dict[str, Any]]]
 Refusal = Callable[..., str]
 
-CHART = Path(__file__).resolve().parent.parent / "drahealth-driver"
+ROOT = Path(__file__).resolve().parents[3]
+CHART = ROOT / "fakes" / "chart"
 INVENTORY = """# eight of them
 format: inventory/v1
 devices:
@@ -141,6 +143,27 @@ def test_device_plugins_without_drivers_have_no_api_server_access(render: Render
     assert "automountServiceAccountToken" not in pod(render(inventory=INVENTORY + PLUGINS))
 
 
+def test_without_an_inventory_the_driver_waits_for_clients(render: Render) -> None:
+    objects = render(inventory="")
+    spec = pod(objects)
+    assert not of_kind(objects, "ConfigMap")
+    assert of_kind(objects, "ClusterRole")
+    assert spec["containers"][0]["args"] == ["driver", "serve", "--log-format=json", "--socket=$(DRAHEALTH_SOCKET)"]
+    assert {volume["name"] for volume in spec["volumes"]} == {
+        "control",
+        "plugins",
+        "plugins-registry",
+        "device-plugins",
+        "cdi",
+    }
+
+
+def test_the_manifests_of_targets_are_those_of_the_chart(helm: Any, tmp_path: Path) -> None:
+    new = tmp_path / "manifests.yaml"
+    subprocess.run([ROOT / "ci" / "deploy" / "render", new], env=helm.environment, check=True)
+    assert new.read_text() == (ROOT / "suites" / "targets" / "pods" / "manifests.yaml").read_text()
+
+
 def test_the_driver_needs_no_privilege(default: list[dict[str, Any]]) -> None:
     spec = pod(default)
     assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
@@ -165,8 +188,8 @@ def test_the_pods_follow_the_values(other: list[dict[str, Any]]) -> None:
     assert container["args"] == [
         "driver",
         "serve",
-        "--file=/etc/drahealth/inventory.yaml",
         "--log-format=json",
+        "--file=/etc/drahealth/inventory.yaml",
         "--kubelet-dir=/data/kubelet",
         "--cdi-dir=/etc/cdi",
         "--instance=$(POD_UID)",
@@ -231,6 +254,7 @@ def test_pod_selector_uses_only_the_name_and_instance_labels(default: list[dict[
         ({"image": {"tag": "a tag"}}, "/image/tag"),
         ({"inventory": "format: inventory/v9\n"}, "/inventory"),
         ({"inventory": {"format": "inventory/v1"}}, "/inventory"),
+        ({"inventory": "", "metricsPort": 9464}, "seamlessUpdate, healthAnnotations and metricsPort need an inventory"),
         ({"inventory": "format: inventory/v1\ndevices: [\n"}, "inventory is not YAML"),
         (
             {"inventory": f"format: inventory/v1{PLUGINS}", "healthAnnotations": True},

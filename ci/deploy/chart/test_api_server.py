@@ -22,8 +22,8 @@ from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.unit.endings import PATIENCE
 
 HERE = Path(__file__).resolve().parent
-CHART = HERE.parent / "drahealth-driver"
-DEMO = (HERE.parent / "demo.yaml").read_text()
+CHART = HERE.parents[2] / "fakes" / "chart"
+DEMO = (HERE / "demo.yaml").read_text()
 
 Render = Callable[..., list[Object]]
 
@@ -41,6 +41,7 @@ VARIANTS: list[dict[str, Any]] = [
         "tolerations": [],
     },
     {"deviceClasses": [], "admissionPolicy": False, "serviceAccount": {"create": False, "name": "default"}},
+    {"inventory": ""},
     {"inventory": "format: inventory/v1\nplugins:\n  - {resource: example.com/gpu, devices: [{name: gpu}]}\n"},
 ]
 _WHERE = {
@@ -126,7 +127,7 @@ def release(server: Server, helm: Any) -> Iterator[Release]:
     release.uninstall()
 
 
-@pytest.mark.parametrize("values", VARIANTS, ids=["default", "little", "least", "device plugins"])
+@pytest.mark.parametrize("values", VARIANTS, ids=["default", "little", "least", "no inventory", "device plugins"])
 async def test_api_server_accepts_every_object_of_the_chart(
     server: Server, render: Render, values: dict[str, Any]
 ) -> None:
