@@ -8,12 +8,23 @@ from drahealth.proto.quoting import one_line
 from drahealth.suites.driver_checks.device_plugins.observed import of_resource, resources_of
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
-from drahealth.suites.driver_checks.observed_health import Stream, absence, served_apis, streams
+from drahealth.suites.driver_checks.observed_health import UNREAD, Stream, absence, served_apis, streams
 from drahealth.suites.driver_checks.verdicts import Finding, Verdict, not_applicable, not_tested, requirements, worst
 
 Judge = Callable[[Evidence], Finding]
 HealthJudge = Callable[[Evidence, list[Stream]], Finding]
 """Judges the streams of a health API that the requirement binds."""
+
+
+def everywhere(evidence: Evidence, found: list[Stream]) -> list[Stream]:
+    """The streams of all experiments over the health APIs of these streams, and these first.
+
+    Requirements of reports hold in all of them: what is done to one device, stream or claim must not change the others.
+    drahealth does not read the reports of a slow subscriber.
+    """
+    apis = {one.api for one in found}
+    others = (one for one in streams(evidence) if one.api in apis and one.experiment != UNREAD)
+    return [*found, *(one for one in others if one not in found)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,21 +8,24 @@ from dataclasses import dataclass
 
 from drahealth.manager.releases import NEWEST
 from drahealth.manager.stream import pick_health_api
-from drahealth.proto.events import ClaimReadHeld
+from drahealth.proto.events import ClaimReadHeld, FaultInjected
 from drahealth.proto.health_apis import HEALTH_APIS, HEALTH_NUMBERS, NODE_HEALTH, NODE_HEALTH_DRAFT
 from drahealth.proto.values import MESSAGE_LIMIT, DeviceHealth, Health
-from drahealth.suites.driver_checks.check import check, health_check
+from drahealth.suites.driver_checks.check import check, everywhere, health_check
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.observed import (
     ClaimCall,
     Device,
+    Published,
     advertised,
     at,
     cause_of_end,
     claim_calls,
     crashes,
     described,
+    experiments_of,
     named,
+    process_of,
     published,
     text,
 )
@@ -76,8 +79,8 @@ def _reported(found: list[Stream]) -> Iterator[tuple[Stream, int, int, DeviceHea
 )
 def required_fields_are_valid(evidence: Evidence, found: list[Stream]) -> Finding:
     """Names are present, valid and stable; health is one of the three values."""
-    records = []
-    for stream in found:
+    records, all_ = [], everywhere(evidence, found)
+    for stream in all_:
         for bad in stream.malformed:
             return failed(
                 "a message of the health API", f"{stream}: {bad.what.size} bytes of another message type", bad.number
@@ -87,13 +90,15 @@ def required_fields_are_valid(evidence: Evidence, found: list[Stream]) -> Findin
                 if extra.device >= 0 and (bad_health := _wrong_health(stream, extra.fields)):
                     seen = f"device {extra.device} in {stream}: {bad_health}"
                     return failed("Healthy, Unhealthy or Unknown", seen, report.number)
-    for stream, number, index, one in _reported(found):
+    for stream, number, index, one in _reported(all_):
         if wrong := _wrong_name(one):
             return failed(wrong[0], f"device {index} in {stream}: {wrong[1]}", number)
-        records.append(number)
+        records += [number] if stream in found else []
+    if wrong_name := _new_name(evidence, all_):
+        return wrong_name
     if not records:
         return not_tested("no report listed a device")
-    return _new_name(evidence, found) or passed("all names and health values are valid", *dict.fromkeys(records))
+    return passed("all names and health values are valid", *dict.fromkeys(records))
 
 
 def _wrong_health(stream: Stream, fields: dict[str, object]) -> str:
@@ -116,14 +121,17 @@ def _wrong_name(one: DeviceHealth) -> tuple[str, str] | None:
 
 
 def _new_name(evidence: Evidence, found: list[Stream]) -> Finding | None:
-    """A failure if a stream reports a new name that no ResourceSlice has."""
-    ever = published(evidence).ever
+    """A failure if a stream reports a new name that no ResourceSlice of its process has."""
+    ever: dict[str, frozenset[Device]] = {}
     for stream in found:
-        if not ever or not stream.reports or stream.api is NODE_HEALTH_DRAFT:
+        process = process_of(stream.experiment)
+        if process not in ever:
+            ever[process] = published(evidence, *experiments_of(process)).ever
+        if not ever[process] or not stream.reports or stream.api is NODE_HEALTH_DRAFT:
             continue
         first = stream.reports[0]
         for report in stream.reports[1:]:
-            if new := listed(report) - listed(first) - ever:
+            if new := listed(report) - listed(first) - ever[process]:
                 expected = f"only names from ResourceSlices, or from the first report: {named(listed(first))}"
                 return failed(expected, f"{stream}: {named(new)} in a later report", first.number, report.number)
     return None
@@ -163,8 +171,13 @@ def messages_have_at_most_1024_bytes(evidence: Evidence, found: list[Stream]) ->
 def messages_are_stable(evidence: Evidence, found: list[Stream]) -> Finding:
     """The message of a device changes at most twice while its health stays the same."""
     repeated = []
-    for stream in found:
+    broken = {
+        (process_of(one.experiment), Device(one.what.pool, one.what.device)) for one in evidence.of(FaultInjected)
+    }
+    for stream in everywhere(evidence, found):
         for device, times in arrivals(stream).items():
+            if (process_of(stream.experiment), device) in broken:
+                continue  # the message tells of a fault, of its change and of its end
             pairs = list(itertools.pairwise(times))
             changes = [
                 (before, after)
@@ -176,7 +189,7 @@ def messages_are_stable(evidence: Evidence, found: list[Stream]) -> Finding:
                 seen = f"{device} in {stream}: {len(changes)} changes in {stream.open_seconds:.0f} s while "
                 seen += f"{after[2].health}, such as from {_short(before[2].message)} to {_short(after[2].message)}"
                 return failed("the same message while the health is the same", seen, before[1], after[1])
-            repeated += [after[1] for _, after in pairs[:1]]
+            repeated += [after[1] for _, after in pairs[:1]] if stream in found else []
     if not repeated:
         return (
             static("no device was reported twice", *_firsts(found)) if any(_firsts(found)) else not_tested("no report")
@@ -208,9 +221,14 @@ _AGAIN = "slice-deletion"
 )
 def first_report_lists_published_devices(evidence: Evidence, found: list[Stream]) -> Finding:
     """The first report of each stream lists each device of the ResourceSlices, and maybe others."""
-    main, again, records, more = published(evidence), published(evidence, _AGAIN), [], set[Device]()
-    for stream in (*found, *streams(evidence, "subscribers", "slow-prepare", _AGAIN)):
-        slices = again if stream.experiment == _AGAIN else main
+    main, records, more = published(evidence), [], set[Device]()
+    known: dict[str, Published] = {process_of("watch"): main}
+    counted = [*found, *streams(evidence, "subscribers", "slow-prepare", _AGAIN)]
+    for stream in everywhere(evidence, counted):
+        process = process_of(stream.experiment)
+        if process not in known:
+            known[process] = published(evidence, *experiments_of(process))
+        slices = known[process]
         if stream.api is NODE_HEALTH_DRAFT or not stream.reports:
             continue
         first = stream.reports[0]
@@ -218,8 +236,9 @@ def first_report_lists_published_devices(evidence: Evidence, found: list[Stream]
         if missing := expected - listed(first):
             seen = f"{stream}: without {named(missing)}" if first.what.devices else f"{stream}: an empty report"
             return failed(f"published devices: {named(expected)}", seen, *slices.record, first.number)
-        more |= listed(first) - slices.ever
-        records += [first.number] if expected or (slices.always and listed(first) >= slices.always) else []
+        if stream in counted:
+            more |= listed(first) - slices.ever
+            records += [first.number] if expected or (slices.always and listed(first) >= slices.always) else []
     if not records or not main.ever:
         return not_tested("no stream reported after devices were published")
     others = f"; also unpublished devices: {named(more)}" if more else ""
@@ -292,14 +311,15 @@ def _prepared_periods(calls: list[ClaimCall]) -> list[_Period]:
 )
 def node_health_reports_list_all_devices(evidence: Evidence, found: list[Stream]) -> Finding:
     """Each report lists the devices of the first one that are still published."""
-    always, records = published(evidence).always, []
-    for stream in found:
+    records = list[int]()
+    for stream in everywhere(evidence, found):
+        always = published(evidence, *experiments_of(process_of(stream.experiment))).always
         for report in stream.reports[1:]:
             expected = listed(stream.reports[0]) & always if always else listed(stream.reports[0])
             if missing := expected - listed(report):
                 seen = f"{stream}: without {named(missing)}"
                 return failed(f"all devices: {named(expected)}", seen, stream.reports[0].number, report.number)
-            records += [report.number] if expected else []
+            records += [report.number] if expected and stream in found else []
     return (
         passed(f"{len(records)} reports list all devices", *records)
         if records
@@ -359,14 +379,18 @@ def advertised_health_streams_or_is_unimplemented(evidence: Evidence) -> Finding
 def first_report_is_prompt(evidence: Evidence, found: list[Stream]) -> Finding:
     """Each watched stream has its first report within 5 s."""
     seconds, records = [], []
-    for stream in (*streams(evidence, "services"), *found, *streams(evidence, "slice-deletion")):
+    served = {one.api for one in streams(evidence) if one.reports}
+    counted = [*streams(evidence, "services"), *found, *streams(evidence, "slice-deletion")]
+    for stream in everywhere(evidence, counted):
+        if stream.api not in served:
+            continue
         if stream.api is NODE_HEALTH_DRAFT:
             continue  # it lists prepared devices only; there may be none
         took = (stream.reports[0].at if stream.reports else stream.opened.at + stream.open_seconds) - stream.opened.at
         if stream.first_is_late:
             seen = f"{stream}: {f'after {took:.1f} s' if stream.reports else f'no report in {took:.1f} s'}"
             return failed("the first report within 5 s", seen, stream.opened.number)
-        if stream.reports:
+        if stream.reports and stream in counted:
             seconds.append(took)
             records.append(stream.reports[0].number)
     if not seconds:

@@ -297,6 +297,16 @@ class Published:
         return any(at(one, "allowMultipleAllocations") is True for one in found)
 
 
+def process_of(experiment: str) -> str:
+    """The process of the driver that an experiment uses; "" for one of another release."""
+    return EXPERIMENTS[experiment].process if experiment in EXPERIMENTS else ""
+
+
+def experiments_of(process: str) -> tuple[str, ...]:
+    """The experiments that use a process of the driver; for the main one only `slices`, which sees all its slices."""
+    return tuple(one.name for one in EXPERIMENTS.values() if one.process == process != "main") or ("slices",)
+
+
 def published(evidence: Evidence, *experiments: str) -> Published:
     """What the driver published; of the main process by default. A deletion by drahealth changes nothing."""
     driver = driver_name(evidence)

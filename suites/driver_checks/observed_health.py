@@ -8,6 +8,7 @@ from drahealth.proto.events import (
     FaultCleared,
     FaultInjected,
     MalformedReceived,
+    ProcessStarted,
     ReportReceived,
     SignalSent,
     StreamClosed,
@@ -16,7 +17,7 @@ from drahealth.proto.events import (
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceHealth, Health
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
-from drahealth.suites.driver_checks.observed import Device, advertised, described
+from drahealth.suites.driver_checks.observed import Device, advertised, described, process_of
 from drahealth.suites.driver_checks.profile.faults import MARGIN
 from drahealth.suites.driver_checks.verdicts import Finding, failed, not_tested
 
@@ -106,6 +107,21 @@ def _add(stream: Stream, record: "Observation[ReportReceived | MalformedReceived
             stream.malformed.append(Observation(number, at, experiment, what))
         case StreamClosed():
             stream.closed.append(Observation(number, at, experiment, what))
+
+
+UNREAD = "slow-subscriber"
+"""The experiment whose streams drahealth does not read: they show nothing but their first report."""
+
+
+def by_process(found: list[Stream], evidence: Evidence) -> list[list[Stream]]:
+    """The streams of each process of the driver. A process that was started again is another one."""
+    starts = [(one.what.process, one.number) for one in evidence.of(ProcessStarted)]
+    groups: dict[tuple[str, str, int], list[Stream]] = {}
+    for stream in found:
+        process, opened = process_of(stream.experiment), stream.opened
+        earlier = sum(name == process and number < opened.number for name, number in starts)
+        groups.setdefault((process, opened.what.endpoint, earlier), []).append(stream)
+    return [sorted(group, key=lambda one: one.opened.number) for group in groups.values()]
 
 
 def device_of(reported: DeviceHealth) -> Device:
@@ -208,7 +224,23 @@ LATE = 5.0
 
 def contradiction(one: Times, other: Times, value: Value) -> tuple[int, int] | None:
     """The records of two reports that contradict each other; None if there are none."""
-    return _first_contradiction(one, other, value) or _stale(one, other, value) or _stale(other, one, value)
+    ways = ((one, other), (other, one))
+    odd = (wrong for a, b in ways for wrong in (_odd_first(a, b, value), _stale(a, b, value)) if wrong)
+    return _first_contradiction(one, other, value) or next(odd, None)
+
+
+def _odd_first(known: Times, new: Times, value: Value) -> tuple[int, int] | None:
+    """The first report of a new stream, if the other one shows something else before, meanwhile and after.
+
+    The second report of the new stream agrees with the other one, so that the first one was wrong.
+    """
+    if len(new) < 2 or not known or known[0][0] > new[0][0]:
+        return None
+    (start, number, first), (end, _, second) = new[:2]
+    after = [one for at, _, one in known if at > start + IN_FLIGHT]
+    meanwhile = {value(one) for at, _, one in known if at <= max(end, start + LATE) + IN_FLIGHT}
+    odd = value(first) != value(second) and after and meanwhile == {value(second)}
+    return (known[0][1], number) if odd else None
 
 
 def _first_contradiction(one: Times, other: Times, value: Value) -> tuple[int, int] | None:

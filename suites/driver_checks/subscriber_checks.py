@@ -7,18 +7,23 @@ from itertools import combinations, groupby
 from drahealth.proto.events import FaultInjected
 from drahealth.proto.health_apis import NODE_HEALTH_DRAFT
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.driver_checks.check import health_check
+from drahealth.suites.driver_checks.check import everywhere, health_check
 from drahealth.suites.driver_checks.evidence import Evidence
-from drahealth.suites.driver_checks.observed import Device, named, published
+from drahealth.suites.driver_checks.observed import Device, named, process_of, published
 from drahealth.suites.driver_checks.observed_health import (
+    FIRST_REPORT_WAIT,
+    IN_FLIGHT,
     LATE,
     OWN_DELAY,
     Stream,
     Times,
     Value,
     arrivals,
+    began,
+    by_process,
     changes,
     contradiction,
+    device_of,
     listed,
     lost_change,
     streams,
@@ -26,6 +31,7 @@ from drahealth.suites.driver_checks.observed_health import (
 )
 from drahealth.suites.driver_checks.verdicts import (
     Finding,
+    Verdict,
     failed,
     not_applicable,
     not_tested,
@@ -57,12 +63,14 @@ def health_apis_agree(evidence: Evidence, found: list[Stream]) -> Finding:
     if len(names) < 2:
         return not_applicable(f"the driver serves one health API, {min(names)}", found[0].opened.number)
     always, records, compared = published(evidence).always, [], 0
-    for one, other in combinations(found, 2):
-        if one.api is other.api or not one.reports or not other.reports:
+    watched = [(one, other) for one, other in combinations(found, 2) if one.api is not other.api]
+    for one, other in (*watched, *_beside(evidence, found)):
+        if not one.reports or not other.reports:
             continue
         draft = NODE_HEALTH_DRAFT in (one.api, other.api)
-        mine, theirs = arrivals(one), arrivals(other)
-        only = (mine.keys() ^ theirs.keys()) & (always or mine.keys() | theirs.keys())
+        mine, theirs = _while_both(one, other)
+        main = one in found
+        only = (mine.keys() ^ theirs.keys()) & ((main and always) or mine.keys() | theirs.keys())
         if only and not draft:
             seen = f"{named(only)} in only one of two streams: {one} and {other}"
             return failed("all health APIs report the same devices", seen, one.opened.number, other.opened.number)
@@ -72,20 +80,45 @@ def health_apis_agree(evidence: Evidence, found: list[Stream]) -> Finding:
             if wrong := next(filter(None, parts), None):
                 seen = f"{device}: {_state(one, device, wrong)} in {one}, {_state(other, device, wrong)} in {other}"
                 return failed("the same health and message in all health APIs", seen, *wrong)
-            compared += 1
-        records += [one.reports[0].number, other.reports[0].number]
+            compared += main
+        records += [one.reports[0].number, other.reports[0].number] if main else []
     if not compared:
         return not_tested("no device was reported by two health APIs", *records)
     return passed(f"{', '.join(sorted(names))} agree", *dict.fromkeys(records))
+
+
+def _beside(evidence: Evidence, found: list[Stream]) -> Iterator[tuple[Stream, Stream]]:
+    """The pairs of streams of different health APIs that were open at the same time, besides those of `found`."""
+    for group in by_process(everywhere(evidence, found), evidence):
+        for one, other in combinations(group, 2):
+            if one.api is not other.api and not (one in found and other in found):
+                start, end = _both_open(one, other)
+                if end - start >= _SHARED:
+                    yield one, other
+
+
+def _both_open(one: Stream, other: Stream) -> tuple[float, float]:
+    """The time in which two streams are open."""
+    ends = (one.opened.at + one.open_seconds, other.opened.at + other.open_seconds)
+    return max(one.opened.at, other.opened.at), min(ends)
+
+
+def _while_both(one: Stream, other: Stream) -> tuple[dict[Device, Times], dict[Device, Times]]:
+    """What two streams report while both are open, with what each showed at the start."""
+    start, end = _both_open(one, other)
+    return _between(one, start, end), _between(other, start, end)
 
 
 def _comparable(one: Stream, other: Stream, device: Device) -> Iterator[tuple[Times, Times]]:
     """The reports of a device in two streams. One of prepared devices counts only while it lists the device."""
     prepared = next((each for each in (one, other) if each.api.prepared_only), None)
     if prepared is None:
-        yield arrivals(one)[device], arrivals(other)[device]
+        mine, theirs = _while_both(one, other)
+        yield mine[device], theirs[device]
         return
-    for start, end in _periods(prepared, device):
+    opened, closed = _both_open(one, other)
+    for first, last in _periods(prepared, device):
+        start, end = max(first, opened), min(last, closed)
         if end - start >= LATE:
             yield _between(one, start, end)[device], _between(other, start, end)[device]
 
@@ -119,11 +152,17 @@ def all_subscribers_receive_all_reports(evidence: Evidence, found: list[Stream])
     """Streams of one health API that are open at the same time show the same changes, and both are refreshed."""
     faults = list(evidence.of(FaultInjected, _FAULTS))
     records, compared, reported, changed, caused = [], 0, 0, 0, 0
-    for one, other in (*_together(found), *_together(streams(evidence, _FAULTS), shared=0)):
-        compared += 1
-        end = min(one.opened.at + one.open_seconds, other.opened.at + other.open_seconds)
-        start = max(one.opened.at, other.opened.at)
+    counted = [*_together(found), *_together(streams(evidence, _FAULTS), shared=0)]
+    others = [
+        pair
+        for group in by_process(everywhere(evidence, found), evidence)
+        for pair in _together(group)
+        if pair not in counted
+    ]
+    for one, other in (*counted, *others):
+        start, end = _both_open(one, other)
         mine, theirs = _between(one, start, end), _between(other, start, end)
+        both = 0
         for device in sorted(mine.keys() | theirs.keys()):
             a, b = mine.get(device, []), theirs.get(device, [])
             if lost := _lost(a, b, end):
@@ -132,9 +171,11 @@ def all_subscribers_receive_all_reports(evidence: Evidence, found: list[Stream])
                 return failed(
                     "both subscribers receive all reports", seen, one.opened.number, other.opened.number, number
                 )
-            reported += 1
-            both = min(changes(a, _value), changes(b, _value))
-            changed, caused = changed + both, caused + both * (one.experiment == _FAULTS)
+            both += min(changes(a, _value), changes(b, _value))
+        if (one, other) in others:
+            continue
+        compared, reported = compared + 1, reported + len(mine.keys() | theirs.keys())
+        changed, caused = changed + both, caused + both * (one.experiment == _FAULTS)
         records += [one.opened.number, other.opened.number]
     if not compared:
         return not_tested("no two streams of a health API were open at the same time")
@@ -149,8 +190,7 @@ def all_subscribers_receive_all_reports(evidence: Evidence, found: list[Stream])
 def _together(found: list[Stream], shared: float = _SHARED) -> Iterator[tuple[Stream, Stream]]:
     """Pairs of streams of one health API that were open at the same time, and ended as planned."""
     for one, other in combinations((one for one in found if one.cancelled), 2):
-        start = max(one.opened.at, other.opened.at)
-        end = min(one.opened.at + one.open_seconds, other.opened.at + other.open_seconds)
+        start, end = _both_open(one, other)
         if one.api is other.api and end - start >= shared:
             yield one, other
 
@@ -208,20 +248,59 @@ def _stale(times: Times, end: float) -> bool:
     reads=("slices",),
 )
 def new_stream_starts_with_all_devices(evidence: Evidence, found: list[Stream]) -> Finding:
-    """The stream after a cancelled one has a first report with all devices."""
+    """The stream after a cancelled one has a first report with all devices, and with the health that they have."""
     always = published(evidence).always
     judged = []
-    for cancelled in found:
-        if not (cancelled.cancelled and cancelled.end and cancelled.reports):
+    for group in by_process(everywhere(evidence, found), evidence):
+        for cancelled in group:
+            if not (cancelled.cancelled and cancelled.end and cancelled.reports):
+                continue
+            end = cancelled.end.number
+            again = next((one for one in group if one.opened.number > end and one.api is cancelled.api), None)
+            if not again:
+                continue
+            main = cancelled in found
+            finding = _restart(cancelled, again, end, always if main else frozenset(), _broken(evidence, again))
+            if finding and (main or finding.verdict is Verdict.FAIL):
+                judged.append(finding)
+        judged += filter(None, (_other_health(evidence, one, group) for one in group))
+    return worst(judged or [not_tested("no stream was opened after a cancelled one")])
+
+
+def _broken(evidence: Evidence, stream: Stream) -> frozenset[Device]:
+    """The devices that had a fault before the first report of a stream: other requirements judge them."""
+    process = process_of(stream.experiment)
+    return frozenset(
+        Device(one.what.pool, one.what.device)
+        for one in evidence.of(FaultInjected)
+        if process_of(one.experiment) == process and began(one) <= stream.opened.at + FIRST_REPORT_WAIT
+    )
+
+
+def _other_health(evidence: Evidence, new: Stream, group: list[Stream]) -> Finding | None:
+    """A failure if the first report of a stream has a health that neither the reports before nor those after have."""
+    if not new.reports or new.api.prepared_only:
+        return None
+    first, broken = new.reports[0], _broken(evidence, new)
+    others = [one for one in group if one is not new and not one.api.prepared_only and one.opened.at < new.opened.at]
+    for one in first.what.devices:
+        device = device_of(one)
+        said = sorted((each for other in others for each in arrivals(other).get(device, [])), key=lambda each: each[0])
+        before = [each for each in said if each[0] < new.opened.at][-1:]
+        later = (each for each in (*said, *arrivals(new)[device][1:]) if each[0] > first.at + IN_FLIGHT)
+        after = min(later, key=lambda each: each[0], default=None)
+        if device in broken or not before or after is None:
             continue
-        end = cancelled.end.number
-        again = next((one for one in found if one.opened.number > end and one.api is cancelled.api), None)
-        if again:
-            judged.append(_restart(cancelled, again, end, always))
-    return worst([one for one in judged if one] or [not_tested("no stream was opened after a cancelled one")])
+        (_, earlier, old), (_, _, again) = before[0], after
+        if old.health is not again.health or one.health is old.health:
+            continue
+        if not any(abs(at - first.at) <= LATE and each.health is one.health for at, _, each in said):
+            seen = f"{device} in the first report of {new}: {one.health}; before and after it, {old.health}"
+            return failed("the health that the device has", seen, earlier, first.number, after[1])
+    return None
 
 
-def _restart(cancelled: Stream, again: Stream, end: int, always: Set[Device]) -> Finding | None:
+def _restart(cancelled: Stream, again: Stream, end: int, always: Set[Device], broken: Set[Device]) -> Finding | None:
     """Whether the stream after a cancelled one, which ended with the record `end`, has all devices at once."""
     first = cancelled.reports[0]
     expected = listed(first) & always if always else listed(first)
@@ -233,7 +312,7 @@ def _restart(cancelled: Stream, again: Stream, end: int, always: Set[Device]) ->
         seen = f"{again}: no report in {again.open_seconds:.1f} s"
         return failed("a first report within 5 s", seen, first.number, end, again.opened.number)
     report = again.reports[0]
-    if missing := expected - listed(report):
+    if missing := expected - listed(report) - broken:
         seen = f"{again}: without {named(missing)}"
         return failed(f"all devices: {named(expected)}", seen, first.number, end, report.number)
     if again.first_is_late:

@@ -8,27 +8,31 @@ from itertools import pairwise
 
 from drahealth.proto.events import FaultCleared, FaultInjected, SignalSent, SliceChanged, SlicesListed, StreamOpened
 from drahealth.proto.health_apis import NODE_HEALTH
-from drahealth.suites.driver_checks.check import check, health_check
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.driver_checks.check import check, everywhere, health_check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.observed import (
     SLICES_LIMIT,
     Device,
     cause_of_end,
     devices_of,
+    experiments_of,
     is_done,
     named,
     notified,
     outcome,
+    process_of,
     published,
 )
 from drahealth.suites.driver_checks.observed_health import (
     OWN_DELAY,
     WATCHED,
+    Step,
     Stream,
     Times,
     arrivals,
+    began,
     listed,
-    streams,
     timeout_of,
 )
 from drahealth.suites.driver_checks.verdicts import Finding, Verdict, failed, not_tested, passed, static
@@ -55,7 +59,7 @@ def timestamps_are_plausible(evidence: Evidence, found: list[Stream]) -> Finding
     except (ValueError, OverflowError):
         return not_tested("the header of the evidence has no valid start time")
     records = []
-    for stream in found:
+    for stream in everywhere(evidence, found):
         for device, times in arrivals(stream).items():
             before = 0
             for at, number, one in times:
@@ -64,11 +68,37 @@ def timestamps_are_plausible(evidence: Evidence, found: list[Stream]) -> Finding
                 if wrong := _wrong_time(one.updated, before, started + at):
                     return failed(wrong[0], f"{device} in {stream}: {wrong[1]}", number)
                 before = one.updated
-                records.append(number)
+                records += [number] if stream in found else []
+    if old := _before_the_fault(evidence, found, started):
+        return old
     if records:
         return passed("the timestamps are plausible", *sorted(set(records)))
     reports = [one.reports[0].number for one in found if arrivals(one)]
     return static("no report has a time", *reports) if reports else not_tested("no report listed a device")
+
+
+def _before_the_fault(evidence: Evidence, found: list[Stream], started: float) -> Finding | None:
+    """A failure if a report shows the effect of an action on a device, with a time before the action."""
+    steps: list[Step] = [*evidence.of(FaultInjected), *evidence.of(FaultCleared)]
+    for stream in everywhere(evidence, found):
+        times_of = arrivals(stream)
+        for step in steps:
+            device = Device(step.what.pool, step.what.device)
+            if step.experiment != stream.experiment or step.what.outcome != "done" or device not in times_of:
+                continue
+            before = [one for one in times_of[device] if one[0] < began(step)][-1:]
+            after = [one for one in times_of[device] if one[0] >= began(step)]
+            changed = [one for one in after if before and _state(one[2]) != _state(before[0][2])][:1]
+            for _, number, one in changed:
+                if 0 < one.updated < started + began(step) - _SKEW:
+                    age = started + began(step) - one.updated
+                    seen = f"{device} in {stream}: {one.health} with a time {age:.0f} s before `{step.what.action}`"
+                    return failed("the time at which the driver determined this health", seen, step.number, number)
+    return None
+
+
+def _state(one: DeviceHealth) -> tuple[Health, str]:
+    return one.health, one.message
 
 
 def _wrong_time(updated: int, before: int, now: float) -> tuple[str, str] | None:
@@ -115,7 +145,7 @@ def _gaps(evidence: Evidence, found: list[Stream]) -> list[_Gap]:
     for stream in found:
         if stream.end is None:
             continue
-        slices = published(evidence, *((stream.experiment,) if stream.experiment in FOLLOWED else ()))
+        slices = published(evidence, *experiments_of(process_of(stream.experiment)))
         unfollowed, times_of = _unfollowed(evidence, stream), arrivals(stream)
         for device, times in times_of.items():
             if slices.ever and device not in slices.always:
@@ -160,11 +190,18 @@ def _repeated(times: Times) -> Iterator[float]:
 def _refreshed(evidence: Evidence, found: list[Stream], share: float, expected: str) -> Finding:
     """The finding on the watched streams, and on the other subscribers: the longest gap counts.
 
-    The streams of experiments that follow the last reports count, too. A report to follow whose timeout is not over at
-    the end of its stream shows nothing.
+    The streams of experiments that follow the last reports count, too. In all other streams a gap that is too long
+    counts, unless the driver was stopped. A report to follow whose timeout is not over at the end of its stream shows
+    nothing.
     """
-    gaps = _gaps(evidence, [*found, *streams(evidence, "subscribers", *FOLLOWED)])
-    worst = max(gaps, key=lambda gap: gap.seconds / gap.timeout, default=None)
+    all_ = everywhere(evidence, found)
+    followed = [one for one in all_ if one in found or one.experiment in ("subscribers", *FOLLOWED)]
+    gaps = _gaps(evidence, followed)
+    stopped = {one.experiment for one in evidence.of(SignalSent) if one.what.signal == "SIGSTOP"}
+    others = [one for one in all_ if one not in followed and one.experiment not in stopped]
+    if late := max((gap for gap in _gaps(evidence, others) if not gap.within(share)), key=_share, default=None):
+        return failed(expected, str(late), *late.records)
+    worst = max(gaps, key=_share, default=None)
     if worst is None:
         return not_tested("no watched stream reported a published device")
     if not worst.within(share):
@@ -172,6 +209,10 @@ def _refreshed(evidence: Evidence, found: list[Stream], share: float, expected: 
     if unseen := next((gap for gap in gaps if gap.is_open and not _is_short(gap.stream)), None):
         return not_tested(_unseen(unseen), *unseen.records)
     return passed(f"longest time without a report: {worst}", *worst.records)
+
+
+def _share(gap: _Gap) -> float:
+    return gap.seconds / gap.timeout
 
 
 def _is_short(stream: Stream) -> bool:
@@ -263,15 +304,15 @@ def _again(name: str, times: Times, continued: Observation[SignalSent], end: flo
         return 0.0
     later = times[len(known) :][:2]
     moments = [continued.at, *(at for at, _, _ in later), end][:3]
-    for (began, stop), (_, number, one) in zip(itertools.pairwise(moments), [known[-1], *later], strict=False):
+    for (start, stop), (_, number, one) in zip(itertools.pairwise(moments), [known[-1], *later], strict=False):
         limit = timeout_of(one) + OWN_DELAY
-        if stop - began > limit:
-            seen = f"{name}: {stop - began:.1f} s without a report, {began - continued.at:.1f} s after SIGCONT"
+        if stop - start > limit:
+            seen = f"{name}: {stop - start:.1f} s without a report, {start - continued.at:.1f} s after SIGCONT"
             return failed(f"a report within {limit:g} s", seen, continued.number, number)
     if len(later) < 2:
         seen = f"{name}: the stream ended {end - moments[-2]:.1f} s after the last report"
         return not_tested(seen, continued.number)
-    return max(stop - began for began, stop in itertools.pairwise(moments))
+    return max(stop - start for start, stop in itertools.pairwise(moments))
 
 
 @health_check(

@@ -4,18 +4,21 @@
 
 The drivers are made from a fault model (ci/mutants/driver_space/model.py). Each one runs as a real process in a run
 of `certify`, and N runs are side by side: they mostly wait. A driver is caught if a requirement has the verdict FAIL.
-A run that was interrupted continues, as long as the checks and the model stay the same. --write writes the results to
+The evidence of each run is kept, and judged again as long as the experiments and the model stay the same. So a run that
+was interrupted continues. --write writes the results to
 ci/mutants/generated-drivers.json. Exits 1 if fewer than 95 % are caught, and 3 if a driver cannot be judged.
 --right certifies drivers that are unusual, but right, and exits 1 if one of them has a violation.
 """
 
 import argparse
 import asyncio
+import gzip
 import hashlib
 import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -30,6 +33,7 @@ from drahealth.suites.commands.certify_run import DEADLINES
 from drahealth.suites.commands.ending import run_terminable
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.driver_run import DriverRun
+from drahealth.suites.driver_checks.evidence import Evidence, load_evidence
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS, REAL_KUBELET
 from drahealth.suites.driver_checks.fault_adapters import FaultAdapters
 from drahealth.suites.driver_checks.mutants.driver import FAULTS
@@ -125,9 +129,12 @@ def right_trials() -> list[Trial]:
     ]
 
 
-async def certified(trial: Trial, level: Literal["core", "full"], *, real_kubelet: bool) -> Result:
-    """Certifies a driver in this process."""
+def certified(trial: Trial, level: Literal["core", "full"], *, real_kubelet: bool, kept: Path | None = None) -> Result:
+    """Certifies a driver in this process, or judges the evidence of it that was kept."""
     began = time.monotonic()
+    if kept and kept.exists():
+        evidence = load_evidence(gzip.decompress(kept.read_bytes()))
+        return _judged(evidence, max((one.at for one in evidence.records), default=0.0))
     profile = profile_of(
         {
             "driver": {
@@ -140,12 +147,24 @@ async def certified(trial: Trial, level: Literal["core", "full"], *, real_kubele
         }
     )
     names = EXPERIMENTS.keys() if real_kubelet else EXPERIMENTS.keys() - REAL_KUBELET
-    run = DriverRun(profile, level=level, deadline=DEADLINES[level], only=frozenset(names))
-    try:
-        evidence = await run_experiments(run, adapters=FaultAdapters)
-    except HarnessError as error:
-        return Result("error", seen=str(error), seconds=time.monotonic() - began)
-    seconds = time.monotonic() - began
+    with tempfile.TemporaryDirectory(prefix="driver-space-") as made:
+        written = Path(made, "evidence.jsonl")
+        run = DriverRun(
+            profile, level=level, deadline=DEADLINES[level], only=frozenset(names), evidence=written, redact=False
+        )
+        try:
+            evidence = run_terminable(run_experiments(run, adapters=FaultAdapters))
+        except HarnessError as error:
+            return Result("error", seen=str(error), seconds=time.monotonic() - began)
+        result = _judged(evidence, time.monotonic() - began)
+        if kept and result.outcome != "error":
+            part = kept.with_suffix(".part")
+            part.write_bytes(gzip.compress(written.read_bytes()))
+            part.rename(kept)
+    return result
+
+
+def _judged(evidence: Evidence, seconds: float) -> Result:
     crashed = next((exit_text(one.what) for one in evidence.of(ProcessExited) if one.what.exit_code == 1), "")
     if crashed:  # an error in the code of the wrong driver
         return Result("error", seen=crashed, seconds=seconds)
@@ -184,44 +203,31 @@ async def _in_a_process(trial: Trial, words: Sequence[str], limit: float) -> Res
 
 
 def _digest() -> str:
-    """Changes with the checks and with the model."""
+    """Changes with the model and with the experiments, but not with the checks."""
     folders = (HERE, HERE.parents[2] / "suites" / "driver_checks")
-    files = sorted(path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".toml"))
+    files = sorted(path for folder in folders for path in folder.rglob("*.py") if not path.match("*_checks.py"))
+    files = [path for path in files if path != Path(__file__).resolve()]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
-def _known(path: Path) -> dict[str, Result]:
-    """The results of an earlier run."""
-    found = {}
-    if path.exists():
-        for line in path.read_text().splitlines():
-            with suppress(ValueError):  # a line that was cut short
-                name, result = json.loads(line)
-                found[name] = Result(**result)
-    return found
-
-
-async def _all(trials: Sequence[Trial], options: argparse.Namespace, path: Path) -> dict[str, Result]:
-    found = _known(path)
+async def _all(trials: Sequence[Trial], options: argparse.Namespace, kept: Path) -> dict[str, Result]:
+    found: dict[str, Result] = {}
     slots = asyncio.Semaphore(options.number)
     words = ["--level", options.level, *(["--real-kubelet"] if options.real_kubelet else [])]
     limit = DEADLINES[options.level] + GRACE
 
     async def one(trial: Trial) -> None:
+        path = kept / f"{trial.name.replace('/', '-')}.jsonl.gz"
         async with slots:
-            result = await _in_a_process(trial, words, limit)
+            result = await _in_a_process(trial, [*words, "--kept", str(path)], limit)
         found[trial.name] = result
-        if result.outcome != "error":
-            with path.open("a") as file:
-                file.write(json.dumps([trial.name, asdict(result)]) + "\n")
         _print(f"{result.outcome:10} {result.seconds:4.0f} s  {trial.name}  {', '.join(result.requirements[:6])}")
         if (result.outcome == "survived") is not options.right:
             _print(f"{'':18}{trial.sentence}\n{'':18}{result.seen[:300]}")
 
     async with asyncio.TaskGroup() as group:
         for trial in trials:
-            if trial.name not in found:
-                group.create_task(one(trial))
+            group.create_task(one(trial))
     return {trial.name: found[trial.name] for trial in trials}
 
 
@@ -267,11 +273,13 @@ def main() -> int:
     )
     parser.add_argument("--real-kubelet", action="store_true", help="with the experiments on a real kubelet")
     parser.add_argument("--write", action="store_true", help=f"write the results to {RESULTS.name}")
+    parser.add_argument("--kept", type=Path, metavar="PATH", help="directory of the evidence (default: in the cache)")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         trial = Trial(**json.loads(options.one))
-        _print(json.dumps(asdict(run_terminable(certified(trial, options.level, real_kubelet=options.real_kubelet)))))
+        result = certified(trial, options.level, real_kubelet=options.real_kubelet, kept=options.kept)
+        _print(json.dumps(asdict(result)))
         return 0
     drawn = Sample((), 0) if options.right else sample(options.count, options.seed)
     trials = right_trials() if options.right else [wrong(one) for one in drawn.drivers]
@@ -281,10 +289,9 @@ def main() -> int:
             _print(f"{one.name}\n    {one.sentence}")
         return 0
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "drahealth" / "generated-drivers"
-    cache.mkdir(parents=True, exist_ok=True)
-    kubelet = "-kubelet" if options.real_kubelet else ""
-    path = cache / f"{options.level}{kubelet}-{_digest()}.jsonl"
-    results = run_terminable(_all(trials, options, path))
+    kept = options.kept or cache / f"{options.level}{'-kubelet' if options.real_kubelet else ''}-{_digest()}"
+    kept.mkdir(parents=True, exist_ok=True)
+    results = run_terminable(_all(trials, options, kept))
     numbers = Counter(one.outcome for one in results.values())
     for name, words in OUTCOMES.items():
         _print(f"{numbers[name]:5}  {name:10}  {words}")
