@@ -330,7 +330,7 @@ class ClusterMaker:
             self._ends.push_async_callback(remove, client, self._progress)
             self._ends.push_async_callback(nodes.restore)
             self._ends.callback(self._progress, f"Restoring the cluster {name}")
-            await nodes.set_gates(self._gates)
+        await nodes.set_gates(self._gates)
         await nodes.audit_status_writes()
         pods = await deploy(client, image, self._progress)
         proxied = await client.connection.call("GET", f"/api/v1/nodes/{control_plane}/proxy/configz")

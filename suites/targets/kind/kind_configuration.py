@@ -1,7 +1,7 @@
 """The configuration of a new cluster: that of the user, with ours merged into it."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,111 +9,23 @@ from drahealth.fakes.program.user_files import Document, FileError, Place, docum
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.kind.ownership import HOST_PATH, is_mark, mark
 
-# The settings of kubelets and feature gates in the patches of a kind configuration.
-#
-# There are two kinds of patch: `kubeadmConfigPatches`, texts that are merged into the configuration of kubeadm, and
-# `kubeadmConfigPatchesJSON6902`, lists of operations on it. Both apply to all nodes, or to one.
-
-MERGED = "kubeadmConfigPatches"
-JSON = "kubeadmConfigPatchesJSON6902"
-KUBELET, CLUSTER = "KubeletConfiguration", "ClusterConfiguration"
-_FLAG = "feature-gates"
-_ON = {"true", "yes", "on", "y"}
-_OFF = {"false", "no", "off", "n"}
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A feature gate of the user, and its line in the configuration; `on` is None for an invalid value."""
-
-    gate: str
-    on: bool | None
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """One document of a patch: the kind of object that it changes, and its content; `line` is that of the patch."""
-
-    target: str
-    body: Any
-    line: int
-
-    def sets(self, key: str) -> bool:
-        """Whether the patch sets a key at the top of its object."""
-        return key in _table(self.body) or f"/{key}" in _paths(self.body)
-
-    def replaces_flag(self) -> bool:
-        """Whether the patch replaces all feature gates of the API server, with those that kind sets."""
-        if self.target != CLUSTER:
-            return False
-        arguments = _table(_table(self.body).get("apiServer")).get("extraArgs")
-        named = [*_table(arguments), *(_table(argument).get("name") for argument in _items(arguments))]
-        return _FLAG in named or any("/apiServer/extraArgs" in path for path in _paths(self.body))
-
-    def gates(self) -> Iterator[Setting]:
-        """All feature gates that the patch sets, for any component."""
-        for gate, on in _gates(self.body):
-            yield Setting(gate, on, self.line)
-
-
-def _gates(value: Any) -> Iterator[tuple[str, bool | None]]:
-    for item in _items(value):
-        yield from _gates(item)
-    table = _table(value)
-    path, new = str(table.get("path")), table.get("value")
-    if table.get("name") == _FLAG or path.endswith(f"/{_FLAG}"):
-        yield from _flag(new)
-    if "/featureGates/" in path and new is not None:
-        yield path.rpartition("/")[2], _boolean(new)
-    if path.endswith("/featureGates"):
-        yield from ((gate, _boolean(on)) for gate, on in _table(new).items())
-    for key, below in table.items():
-        if key == "featureGates":
-            yield from ((gate, _boolean(on)) for gate, on in _table(below).items())
-        elif key == _FLAG:
-            yield from _flag(below)
-        else:
-            yield from _gates(below)
-
-
-def _flag(value: Any) -> Iterator[tuple[str, bool | None]]:
-    for part in filter(None, str(value).split(",")):
-        gate, _, on = part.partition("=")
-        yield gate.strip(), {"true": True, "false": False}.get(on.strip().lower())
-
-
-def _boolean(value: Any) -> bool | None:
-    """A value as kind reads it; None if it is not a boolean."""
-    text = str(value).lower()
-    return True if text in _ON else False if text in _OFF else None
-
-
-def _paths(operations: Any) -> list[str]:
-    return [str(_table(operation).get("path")) for operation in _items(operations)]
-
-
-def _table(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-# The configuration of a new cluster: that of the user, with ours merged into it.
-#
-# Ours has a mark on every node, a shorter `syncFrequency` of the kubelets, and feature gates. The user's
-# `syncFrequency` wins over ours. Another value of a feature gate is an error. The result is JSON, which kind reads as
+# Ours has a mark on every node, a shorter `syncFrequency` of the kubelets, and feature gates. kind applies patches in
+# their order, and ours is the first, so the user's `syncFrequency` wins. Another value of a feature gate is an error.
+# If a patch sets a gate, the cluster gets our value when it runs. The result is JSON, which kind reads as
 # YAML, so that no text is read as a number or boolean.
 
+MERGED = "kubeadmConfigPatches"
 API_VERSION = "kind.x-k8s.io/v1alpha4"
 SYNC_FREQUENCY = "3s"
 """The `syncFrequency` of kubelets if the user sets none. The default of Kubernetes is 60 s; 1 s is a high load."""
 _WHERE = "The kind configuration"
 _SEE = "see https://kind.sigs.k8s.io/docs/user/configuration"
 _DEFAULT = f"kind: Cluster\napiVersion: {API_VERSION}\n"
-_KUBELET_PATCH = f"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: {KUBELET}\nsyncFrequency: {SYNC_FREQUENCY}\n"
+_KUBELET_PATCH = (
+    f"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nsyncFrequency: {SYNC_FREQUENCY}\n"
+)
+_BOOLEANS = {**dict.fromkeys(("true", "yes", "on", "y"), True), **dict.fromkeys(("false", "no", "off", "n"), False)}
+"""Booleans as kind reads them."""
 
 
 def compose(
@@ -138,8 +50,7 @@ def compose(
     ]
     if gates:
         cluster["featureGates"] = given.feature_gates(gates)
-    if not any(patch.target == KUBELET and patch.sets("syncFrequency") for patch in given.patches(())):
-        cluster[MERGED] = [_KUBELET_PATCH, *_items(cluster.get(MERGED))]
+    cluster[MERGED] = [_KUBELET_PATCH, *_items(cluster.get(MERGED))]
     return json.dumps(cluster, ensure_ascii=False, indent=1)
 
 
@@ -198,6 +109,11 @@ class _Given:
                 if not isinstance(patch, str):
                     problem = f"an item of {MERGED} is not a string (begin the item with `- |`)"
                     raise self.wrong((*place, MERGED, number), problem)
+                try:
+                    list(documents(patch, self.document.source))
+                except FileError as error:
+                    problem = f"the kubeadm patch is invalid YAML ({error.problems[0].what})"
+                    raise self.wrong((*place, MERGED, number), problem) from None
 
     def nodes(self, wanted: int | None) -> list[dict[str, Any]]:
         """The nodes, of which `wanted` is the number."""
@@ -217,42 +133,13 @@ class _Given:
 
     def feature_gates(self, wanted: Mapping[str, bool]) -> dict[str, Any]:
         """The feature gates of the user with these, which must not conflict."""
-        table = _table(self.cluster.get("featureGates"))
-        given = [
-            Setting(gate, _boolean(on), self.document.line(("featureGates", gate)))
-            for gate, on in table.items()
-            if on is not None
-        ]
-        for place in ((), *self._node_places()):
-            for patch in self.patches(place):
-                found = list(patch.gates())
-                given += found
-                lost = sorted(set(wanted) - {setting.gate for setting in found}) if patch.replaces_flag() else []
-                if lost:
-                    problem = f"its feature gates for the API server replace {', '.join(lost)}, which drahealth sets"
-                    raise _wrong(self.document.source, patch.line, problem)
-        for setting in given:
-            if wanted.get(setting.gate, setting.on) != setting.on:
-                problem = f"the feature gate {setting.gate} must be {str(wanted[setting.gate]).lower()}"
-                raise _wrong(self.document.source, setting.line, problem)
-        read = {gate: _boolean(on) for gate, on in table.items()}
-        return {**{gate: table[gate] if on is None else on for gate, on in read.items()}, **wanted}
-
-    def patches(self, place: Place) -> list[Patch]:
-        """The patches of the cluster, or of the node at this place."""
-        found = []
-        for key in (MERGED, JSON):
-            for number, patch in enumerate(_items(_table(self._at(place)).get(key))):
-                text = patch if key == MERGED else _table(patch).get("patch")
-                line = self.document.line((*place, key, number))
-                try:
-                    bodies = [one.data for one in documents(str(text or ""), self.document.source)]
-                except FileError as error:
-                    problem = f"the kubeadm patch is invalid YAML ({error.problems[0].what})"
-                    raise _wrong(self.document.source, line, problem) from None
-                targets = [_table(body if key == MERGED else patch).get("kind") for body in bodies]
-                found += [Patch(str(target), body, line) for target, body in zip(targets, bodies, strict=True)]
-        return found
+        given = {gate: on for gate, on in _table(self.cluster.get("featureGates")).items() if on is not None}
+        read = {gate: _BOOLEANS.get(str(on).lower(), on) for gate, on in given.items()}
+        for gate, on in wanted.items():
+            if read.get(gate, on) is not on:
+                problem = f"the feature gate {gate} must be {str(on).lower()}"
+                raise self.wrong(("featureGates", gate), problem)
+        return {**read, **wanted}
 
     def _node_places(self) -> list[Place]:
         return [("nodes", number) for number in range(len(_items(self.cluster.get("nodes"))))]
@@ -270,3 +157,11 @@ class _Given:
 
 def _wrong(where: str, line: int, problem: str) -> ConfigurationError:
     return ConfigurationError(f"{where}, line {line}: {problem}", _SEE)
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

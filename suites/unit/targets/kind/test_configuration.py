@@ -27,14 +27,9 @@ def merged(user: str | None, nodes: int | None = None, **gates: bool) -> Any:
     return load(compose(user, nodes=nodes, run_id=RUN, gates=gates))
 
 
-def patch(kind: str, body: str, of: str = "kubeadmConfigPatches") -> str:
+def patch(kind: str, body: str) -> str:
     lines = f"kind: {kind}\n{body}".splitlines()
-    return f"{of}:\n- |\n" + "".join(f"  {line}\n" for line in lines)
-
-
-def operation(path: str, value: str) -> str:
-    patch = f"[{{op: add, path: {path}, value: {value}}}]"
-    return f"kubeadmConfigPatchesJSON6902:\n- kind: KubeletConfiguration\n  patch: |\n    {patch}\n"
+    return "kubeadmConfigPatches:\n- |\n" + "".join(f"  {line}\n" for line in lines)
 
 
 def test_without_a_user_configuration_ours_is_used() -> None:
@@ -59,15 +54,9 @@ def test_the_users_settings_are_kept() -> None:
     assert found["featureGates"] == {"Other": False}
 
 
-@pytest.mark.parametrize(
-    "patch",
-    [
-        patch("KubeletConfiguration", "syncFrequency: 1s"),
-        operation("/syncFrequency", "1s"),
-    ],
-)
-def test_the_users_sync_frequency_wins(patch: str) -> None:
-    assert "3s" not in compose(HEAD + patch, run_id=RUN)
+def test_the_users_sync_frequency_comes_after_ours_and_wins() -> None:
+    found = merged(HEAD + patch("KubeletConfiguration", "syncFrequency: 1s"))["kubeadmConfigPatches"]
+    assert found == [SYNC, "kind: KubeletConfiguration\nsyncFrequency: 1s\n"]
 
 
 def test_nodes_that_share_their_settings_by_aliases_get_one_mark_each() -> None:
@@ -89,43 +78,15 @@ def test_multi_line_texts_are_unchanged(style: str) -> None:
     assert merged(said)["x"] == load(said)["x"]
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        f"featureGates: {{{GATE}: true}}\n",
-        patch("KubeletConfiguration", f"featureGates: {{{GATE}: true}}"),
-        patch("ClusterConfiguration", f"apiServer: {{extraArgs: {{feature-gates: '{GATE}=true,B=false'}}}}"),
-    ],
-)
-def test_a_gate_with_the_wanted_value_is_accepted(said: str) -> None:
-    assert merged(HEAD + said, **{GATE: True})["featureGates"] == {GATE: True}
+@pytest.mark.parametrize("on", ["true", "yes", "'on'"])
+def test_a_gate_with_the_wanted_value_is_accepted(on: str) -> None:
+    assert merged(f"{HEAD}featureGates: {{{GATE}: {on}}}\n", **{GATE: True})["featureGates"] == {GATE: True}
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        f"featureGates: {{{GATE}: false}}\n",
-        f"featureGates: {{{GATE}: maybe}}\n",
-        patch("KubeletConfiguration", f"featureGates: {{{GATE}: false}}"),
-        patch("ClusterConfiguration", f"apiServer: {{extraArgs: {{feature-gates: '{GATE}=false'}}}}"),
-        patch("ClusterConfiguration", f"apiServer: {{extraArgs: [{{name: feature-gates, value: {GATE}=false}}]}}"),
-        operation(f"/featureGates/{GATE}", "false"),
-        operation("/featureGates", f"{{{GATE}: false}}"),
-        operation("/apiServer/extraArgs/feature-gates", f"{GATE}=false"),
-        f"nodes: [{{kubeadmConfigPatches: ['featureGates: {{{GATE}: false}}']}}]\n",
-    ],
-)
-def test_a_gate_with_another_value_is_rejected(said: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"configuration, line \d+: .*{GATE}"):
-        compose(HEAD + said, run_id=RUN, gates={GATE: True})
-
-
-def test_gates_that_replace_ours_are_rejected() -> None:
-    said = patch("ClusterConfiguration", "apiServer: {extraArgs: {feature-gates: Other=true}}")
-    with pytest.raises(
-        ConfigurationError, match=f"line 4: its feature gates for the API server replace {GATE}, which drahealth sets;"
-    ):
-        compose(HEAD + said, run_id=RUN, gates={GATE: True})
+@pytest.mark.parametrize("on", ["false", "no", "maybe"])
+def test_a_gate_with_another_value_is_rejected(on: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"configuration, line 3: the feature gate {GATE} must be true"):
+        compose(f"{HEAD}featureGates: {{{GATE}: {on}}}\n", run_id=RUN, gates={GATE: True})
 
 
 @pytest.mark.parametrize(
