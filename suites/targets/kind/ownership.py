@@ -11,7 +11,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,8 @@ async def node_containers(engine: Engine) -> list[Container]:
 
 # Records of the clusters that runs of this user made: a folder for each run, locked while the cluster is used.
 #
-#     <state>/clusters/<run id>/record    JSON Lines, of which the last one is valid; locked (flock(2)) by all users
+#     <state>/clusters/<run id>/record    JSON; locked (flock(2)) by all users of the cluster
+#     <state>/clusters/<run id>/kept      empty; the cluster is to be kept
 #     <state>/clusters/<run id>/...       other files of the cluster, such as its kubeconfig
 #
 # A lock ends with its process. So an unlocked record that is not marked as kept is that of an interrupted run. A record
@@ -153,9 +154,10 @@ class Claim:
         try:
             base.mkdir(parents=True, exist_ok=True)
             folder.mkdir(mode=0o700)
-            lock = os.open(folder / "record", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            lock = os.open(folder / "record", os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            _write(lock, record)  # others ignore a file without a record
+            kept = {"cluster": record.cluster, "engine": record.engine, "made": record.made}
+            os.write(lock, json.dumps(kept).encode())  # others ignore a file without a record
             return cls(record, folder, lock)
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
@@ -187,14 +189,13 @@ class Claim:
 
     def keep(self) -> None:
         """Marks the cluster as kept. Raises HarnessError if the record cannot be written."""
-        kept = replace(self.record, kept=True)
         try:
-            _write(self._lock, kept)
+            (self.folder / "kept").touch()
         except OSError as error:
             raise HarnessError(
                 f"cannot mark the cluster {self.cluster} as kept in {self.folder}: {error}", _ROOM
             ) from error
-        self.record = kept
+        self.record = replace(self.record, kept=True)
 
     def release(self) -> None:
         """Releases the cluster and leaves its record; harmless if it is released."""
@@ -256,7 +257,7 @@ def _lock(folder: Path, how: int) -> Claim | None:
     """None if another claim prevents it, or the record is gone."""
     lock = -1
     try:
-        lock = os.open(folder / "record", os.O_RDWR | os.O_APPEND)
+        lock = os.open(folder / "record", os.O_RDWR)
         fcntl.flock(lock, how | fcntl.LOCK_NB)
         return Claim(_parse(folder), folder, lock)  # reads by name: fails if the locked file was removed
     except (OSError, ValueError):
@@ -267,26 +268,12 @@ def _lock(folder: Path, how: int) -> Claim | None:
 
 def _parse(folder: Path) -> Record:
     """Raises ValueError if it is not a record."""
-    lines = (folder / "record").read_text(encoding="utf-8").splitlines()
-    found = next((entry for entry in map(_json, reversed(lines)) if entry is not None), {})
     try:
+        found = json.loads((folder / "record").read_text(encoding="utf-8"))
         datetime.fromisoformat(found["made"])
-        return Record(folder.name, str(found["cluster"]), str(found["engine"]), found["made"], bool(found["kept"]))
+        return Record(folder.name, found["cluster"], found["engine"], found["made"], (folder / "kept").exists())
     except (KeyError, TypeError) as error:
         raise ValueError(f"{folder} holds no record") from error
-
-
-def _json(line: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _write(lock: int, record: Record) -> None:
-    kept = {name: value for name, value in asdict(record).items() if name not in ("run_id", "in_use")}
-    os.write(lock, json.dumps(kept).encode() + b"\n")
 
 
 # The owner of a cluster, and the removal of our unused clusters.
@@ -316,22 +303,29 @@ class ClusterSurvey:
     """Names of drahealth clusters without a record here: those of another user or machine."""
 
 
-def holdings(found: Iterable[Record], containers: Sequence[Container], engine: str) -> ClusterSurvey:
-    """Sorts the records by the containers of their clusters; `engine` is the identity of the engine."""
-    marks = {run_id_of(container.mounts) for container in containers}
-    sorts: dict[str, list[Record]] = {}
-    known = set()
-    for record in found:
-        known.add(record.run_id)
-        sorts.setdefault(_sort(record, record.run_id in marks, engine), []).append(record)
-    strange = {c.cluster for c in containers if run_id_of(c.mounts) not in {None, *known}}
-    return ClusterSurvey(**{sort: tuple(those) for sort, those in sorts.items()}, unknown=tuple(sorted(strange)))
-
-
 async def survey(engine: Engine) -> ClusterSurvey:
-    """The clusters that exist now."""
+    """The clusters that exist now: the records of this user, sorted by the containers of their clusters."""
     found = records()  # first, so that it has no cluster that is made after it
     return holdings(found, await node_containers(engine), engine.identity)
+
+
+def holdings(found: Iterable[Record], containers: Sequence[Container], engine: str) -> ClusterSurvey:
+    """Sorts the records by the containers; `engine` is the identity of the engine."""
+    marks = {run_id_of(container.mounts) for container in containers}
+    sorts: dict[str, list[Record]] = {}
+    for record in found:
+        if record.in_use:
+            sort = "in_use"
+        elif record.engine != engine:
+            sort = "elsewhere"
+        elif record.run_id not in marks:
+            sort = "gone"
+        else:
+            sort = "kept" if record.kept else "abandoned"
+        sorts.setdefault(sort, []).append(record)
+    known = {None, *(record.run_id for those in sorts.values() for record in those)}
+    strange = {c.cluster for c in containers if run_id_of(c.mounts) not in known}
+    return ClusterSurvey(**{sort: tuple(those) for sort, those in sorts.items()}, unknown=tuple(sorted(strange)))
 
 
 async def sweep(engine: Engine, kind: Kind | None, progress: Progress = silent, *, kept: bool = False) -> list[str]:
@@ -389,16 +383,6 @@ async def clean(kept: bool = False, progress: Progress = silent) -> tuple[list[s
         left = _left(await survey(engine))
         removed = [*clusters, "images are not removed"] if clusters else []
     return removed, left
-
-
-def _sort(record: Record, there: bool, engine: str) -> str:
-    if record.in_use:
-        return "in_use"
-    if record.engine != engine:
-        return "elsewhere"
-    if not there:
-        return "gone"
-    return "kept" if record.kept else "abandoned"
 
 
 def _is_young(record: Record) -> bool:

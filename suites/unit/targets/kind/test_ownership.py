@@ -101,9 +101,7 @@ async def test_a_sweep_removes_only_abandoned_clusters(fake: FakeEngine) -> None
 
 async def test_a_cluster_kept_during_a_sweep_is_not_removed(fake: FakeEngine) -> None:
     claim = left_behind(fake, "mine")
-    kept = (claim.folder / "record").read_text().replace('"kept": false', '"kept": true')
-    (fake.root / "kept").write_text(kept)
-    fake.before("docker", f"/bin/cp {fake.root}/kept {claim.folder}/record")
+    fake.before("docker", f": > {claim.folder}/kept")
     assert await sweep(DOCKER, KIND) == []
     assert ([(r.cluster, r.kept) for r in records()], fake.containers) == ([("mine", True)], ["mine-control-plane"])
     assert [line.partition(",")[0] for line in await sweep(DOCKER, KIND, kept=True)] == ["removed the cluster mine"]
