@@ -1,7 +1,8 @@
 """The configuration of a new cluster: that of the user, with ours merged into it."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from drahealth.suites.targets.kind.ownership import HOST_PATH, is_mark, mark
 
 # Ours has a mark on every node, a shorter `syncFrequency` of the kubelets, and feature gates. kind applies patches in
 # their order, and ours is the first, so the user's `syncFrequency` wins. Another value of a feature gate is an error.
-# If a patch sets a gate, the cluster gets our value when it runs. The result is JSON, which kind reads as
+# If a patch replaces our gates, the cluster gets them when it runs. The result is JSON, which kind reads as
 # YAML, so that no text is read as a number or boolean.
 
 MERGED = "kubeadmConfigPatches"
@@ -135,11 +136,21 @@ class _Given:
         """The feature gates of the user with these, which must not conflict."""
         given = {gate: on for gate, on in _table(self.cluster.get("featureGates")).items() if on is not None}
         read = {gate: _BOOLEANS.get(str(on).lower(), on) for gate, on in given.items()}
-        for gate, on in wanted.items():
-            if read.get(gate, on) is not on:
-                problem = f"the feature gate {gate} must be {str(on).lower()}"
-                raise self.wrong(("featureGates", gate), problem)
+        set_: list[tuple[Place, str, Any]] = [(("featureGates", gate), gate, on) for gate, on in read.items()]
+        for place, text in self._patches():
+            named = re.findall(rf"\b({'|'.join(wanted)})\b\W+(?:value\W+)?(\w+)", text)
+            set_ += [(place, gate, _BOOLEANS.get(on.lower())) for gate, on in named]
+        for place, gate, on in set_:
+            if wanted.get(gate, on) is not on:
+                raise self.wrong(place, f"the feature gate {gate} must be {str(wanted[gate]).lower()}")
         return {**read, **wanted}
+
+    def _patches(self) -> Iterator[tuple[Place, str]]:
+        """The texts of all kubeadm patches, with their places."""
+        for place in ((), *self._node_places()):
+            for key in (MERGED, "kubeadmConfigPatchesJSON6902"):
+                for number, patch in enumerate(_items(self._at((*place, key)))):
+                    yield (*place, key, number), str(patch if key == MERGED else _table(patch).get("patch"))
 
     def _node_places(self) -> list[Place]:
         return [("nodes", number) for number in range(len(_items(self.cluster.get("nodes"))))]

@@ -32,6 +32,11 @@ def patch(kind: str, body: str) -> str:
     return "kubeadmConfigPatches:\n- |\n" + "".join(f"  {line}\n" for line in lines)
 
 
+def operation(path: str, value: str) -> str:
+    patch = f"[{{op: add, path: {path}, value: {value}}}]"
+    return f"kubeadmConfigPatchesJSON6902:\n- kind: KubeletConfiguration\n  patch: |\n    {patch}\n"
+
+
 def test_without_a_user_configuration_ours_is_used() -> None:
     assert merged(None, nodes=2, **{GATE: True}) == {
         "kind": "Cluster",
@@ -78,15 +83,37 @@ def test_multi_line_texts_are_unchanged(style: str) -> None:
     assert merged(said)["x"] == load(said)["x"]
 
 
-@pytest.mark.parametrize("on", ["true", "yes", "'on'"])
-def test_a_gate_with_the_wanted_value_is_accepted(on: str) -> None:
-    assert merged(f"{HEAD}featureGates: {{{GATE}: {on}}}\n", **{GATE: True})["featureGates"] == {GATE: True}
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"featureGates: {{{GATE}: true}}\n",
+        f"featureGates: {{{GATE}: 'on'}}\n",
+        patch("KubeletConfiguration", f"featureGates: {{{GATE}: true}}"),
+        patch("ClusterConfiguration", f"apiServer: {{extraArgs: {{feature-gates: '{GATE}=true,B=false'}}}}"),
+        patch("ClusterConfiguration", "apiServer: {extraArgs: {feature-gates: Other=false}}"),
+    ],
+)
+def test_a_gate_with_the_wanted_value_is_accepted(said: str) -> None:
+    assert merged(HEAD + said, **{GATE: True})["featureGates"] == {GATE: True}
 
 
-@pytest.mark.parametrize("on", ["false", "no", "maybe"])
-def test_a_gate_with_another_value_is_rejected(on: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"configuration, line 3: the feature gate {GATE} must be true"):
-        compose(f"{HEAD}featureGates: {{{GATE}: {on}}}\n", run_id=RUN, gates={GATE: True})
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"featureGates: {{{GATE}: no}}\n",
+        f"featureGates: {{{GATE}: maybe}}\n",
+        patch("KubeletConfiguration", f"featureGates: {{{GATE}: false}}"),
+        patch("ClusterConfiguration", f"apiServer: {{extraArgs: {{feature-gates: '{GATE}=false'}}}}"),
+        patch("ClusterConfiguration", f"apiServer: {{extraArgs: [{{name: feature-gates, value: {GATE}=false}}]}}"),
+        operation(f"/featureGates/{GATE}", "false"),
+        operation("/featureGates", f"{{{GATE}: false}}"),
+        operation("/apiServer/extraArgs/feature-gates", f"{GATE}=false"),
+        f"nodes: [{{kubeadmConfigPatches: ['featureGates: {{{GATE}: false}}']}}]\n",
+    ],
+)
+def test_a_gate_with_another_value_is_rejected(said: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"configuration, line \d+: the feature gate {GATE} must be true"):
+        compose(HEAD + said, run_id=RUN, gates={GATE: True})
 
 
 @pytest.mark.parametrize(
