@@ -48,6 +48,9 @@ class FaultInjected:
     verdict."""
     shows: tuple[str, ...] = ()
     """The healths that the driver may report from then on, such as those of two faults; empty if `health` says it."""
+    taint: str = ""
+    """The taint that the driver must publish for the device while the fault lasts, as KEY:EFFECT or KEY=VALUE:EFFECT.
+    Empty for none."""
 
 
 @dataclass(frozen=True, slots=True)

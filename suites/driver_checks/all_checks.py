@@ -9,6 +9,7 @@ from drahealth.suites.driver_checks import (
     rolling_update_checks,
     slices_checks,
     subscriber_checks,
+    taint_checks,
     timing_checks,
 )
 from drahealth.suites.driver_checks.check import CHECKS, Check
@@ -30,5 +31,6 @@ __all__ = [
     "rolling_update_checks",
     "slices_checks",
     "subscriber_checks",
+    "taint_checks",
     "timing_checks",
 ]

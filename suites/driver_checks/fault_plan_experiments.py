@@ -17,7 +17,6 @@ from drahealth.suites.driver_checks.claims_experiments import (
     Published,
     allocator,
     claim_calls,
-    published_devices,
     reads_claim,
     shape_of,
 )
@@ -43,10 +42,7 @@ from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
 from drahealth.suites.driver_checks.registration_experiments import register_again, restarted
 from drahealth.suites.driver_checks.scripted_kubelet import subscribed
-from drahealth.suites.driver_checks.slice_watch import watched_slices
 
-_SLICES_LIMIT = 10.0
-"""Seconds to wait for slices before devices are chosen; a driver may have none."""
 HELD = 15.0
 """Seconds at most for which the faults of one stage last, so that each device is reported again without a change."""
 _SIDE_BY_SIDE = 8
@@ -60,7 +56,7 @@ async def fault_plan(lab: Lab) -> None:
     if not usable(lab.subject.faults):
         raise NotApplicable("each fault of the driver profile starts the driver again, or is never cleared")
     async with bench_of(lab) as bench, AsyncExitStack() as stack:
-        published = await _published(lab, bench)
+        published = await bench.published()
         made = plan(lab.subject.faults, _targets(bench, published), lab.run.level, _blocked(lab, bench, published))
         claims = _Claims(lab, bench, published)
         if not {PREPARE, UNPREPARE}.isdisjoint(stage.moment for stage in made.stages):
@@ -68,13 +64,6 @@ async def fault_plan(lab: Lab) -> None:
         with suppress(Hung):  # the record shows it
             await _Player(lab, bench, claims, made).play()
     lab.subject.check_running()
-
-
-async def _published(lab: Lab, bench: Bench) -> list[Published]:
-    if lab.subject.api is None:
-        return []
-    async with watched_slices(lab, bench.plugin.driver) as watched:
-        return published_devices(await watched.complete(bench.plugin.driver, _SLICES_LIMIT))
 
 
 def _targets(bench: Bench, published: Sequence[Published]) -> list[Target]:

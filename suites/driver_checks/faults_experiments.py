@@ -248,6 +248,7 @@ async def fault_over_restart(lab: Lab) -> None:
             await bench.close()
             bench.plugin = await restarted(lab)
             await bench.open()
+            await bench.still_tainted(fault, device)
             await _clear(bench, fault, device)
 
 
@@ -285,12 +286,17 @@ async def _restart(lab: Lab, script: Path) -> None:
 
 async def _break(bench: Bench, fault: Fault, device: Device) -> bool:
     """Breaks the device; returns whether a stream shows it."""
-    return await bench.breaks(fault, device) and await bench.shows(device, expected(fault.health), fault)
+    if not await bench.breaks(fault, device):
+        return False
+    shown = await bench.shows(device, expected(fault.health), fault)
+    await bench.tainted(fault, device)
+    return shown
 
 
 async def _clear(bench: Bench, fault: Fault, device: Device) -> None:
     if await bench.heals(fault, device):
         await bench.shows(device, expected(Health.HEALTHY), fault)
+        await bench.tainted(fault, device, so=False)
 
 
 # The experiments that break devices of a driver, change the cause, and heal them.
@@ -311,9 +317,9 @@ async def _one(bench: Bench, fault: Fault) -> None:
         await bench.heals(fault, device)
         return
     shown = await bench.shows(device, expected(fault.health), fault)
+    await bench.tainted(fault, device)
     if shown and fault.change:
         before = {(one.health, one.message) for one in bench.streams.of(device)}
         if await bench.breaks(fault, device, change=True):
             await bench.shows(device, partial(_differs, before), fault, message=True)
-    if await bench.heals(fault, device):
-        await bench.shows(device, expected(Health.HEALTHY), fault)
+    await _clear(bench, fault, device)

@@ -13,7 +13,7 @@ from drahealth.proto.events.faults import ActionOutcome
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceHealth, Health
-from drahealth.suites.driver_checks.claims_experiments import published_devices
+from drahealth.suites.driver_checks.claims_experiments import Published, published_devices
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
@@ -21,7 +21,7 @@ from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
 from drahealth.suites.driver_checks.profile.faults import MARGIN, Action, Fault, SetEnvironment, described
 from drahealth.suites.driver_checks.registration_experiments import plugin_of_process, restarted
 from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin, Subscriber, subscribed
-from drahealth.suites.driver_checks.slice_watch import watched_slices
+from drahealth.suites.driver_checks.slice_watch import SliceWatch, watched_slices
 from drahealth.suites.driver_checks.subject.places import filled
 from drahealth.suites.driver_checks.subject.subject import ActionFailed
 
@@ -180,6 +180,10 @@ class Bench:
         self.plugin = plugin
         self.streams = FaultStreams(lab, ())
         self._stack = AsyncExitStack()
+        self._kept = AsyncExitStack()
+        self._slices: SliceWatch | None = None
+        self._due = 0.0
+        """When the last action must have had its effect."""
 
     async def open(self) -> None:
         """Opens the streams, and waits for their first reports. Raises NotApplicable without health."""
@@ -188,6 +192,11 @@ class Bench:
     async def close(self) -> None:
         """Cancels the streams; no effect if there are none."""
         await self._stack.aclose()
+
+    async def end(self) -> None:
+        """Cancels the streams, and ends the watch of the ResourceSlices."""
+        await self.close()
+        await self._kept.aclose()
 
     async def healthy_device(self, fault: Fault) -> Device:
         """The device to break, once it is healthy. Raises Incomplete if there is none."""
@@ -218,8 +227,10 @@ class Bench:
                 on_error=fault.on_error,
                 on_no_effect=fault.on_no_effect,
                 shows=tuple(map(str, shows)),
+                taint=str(fault.taint or ""),
             )
         )
+        self._due = self.lab.subject.clock.now() + fault.settle + MARGIN
         return outcome == "done"
 
     async def breaks_more(self, second: Fault, device: Device, shows: Sequence[Health]) -> bool:
@@ -244,20 +255,42 @@ class Bench:
                 shows=tuple(map(str, shows)),
             )
         )
+        self._due = self.lab.subject.clock.now() + fault.settle + MARGIN
         return outcome == "done"
 
     async def shows(self, device: Device, shown: Shown, fault: Fault, *, message: bool = False) -> bool:
         """Waits until all streams show it; returns whether any does. `message`: it can be only another message."""
         return await self.streams.show(device, shown, fault.settle + MARGIN, message=message)
 
+    async def tainted(self, fault: Fault, device: Device, *, so: bool = True) -> None:
+        """Waits until the device has the taint of the fault, or with `so` False does not have it any more.
+
+        At the limit, the ResourceSlices are recorded: they prove that it is not so. Does nothing for a fault without a
+        taint.
+        """
+        if fault.taint is None or self._slices is None:
+            return
+        limit = max(self._due - self.lab.subject.clock.now(), PAUSE)
+        asked = (self.plugin.driver, str(device), fault.taint.key, fault.taint.effect)
+        if not await self._slices.tainted(*asked, limit, so=so):
+            self._slices.list()
+
+    async def still_tainted(self, fault: Fault, device: Device) -> None:
+        """Follows the taint of a fault while a new process of the driver publishes: it can remove the taint."""
+        if fault.taint is None or self._slices is None:
+            return
+        asked = (self.plugin.driver, str(device), fault.taint.key, fault.taint.effect)
+        await self._slices.tainted(*asked, fault.settle, so=False)
+        self._due = self.lab.subject.clock.now() + fault.settle + MARGIN
+        await self.tainted(fault, device)
+
     async def follow(self) -> None:
         """Follows the last report of each device, and lists the devices that are published then. Ends an experiment."""
         await self.streams.follow()
-        if self.lab.subject.api is not None:
-            async with watched_slices(self.lab, self.plugin.driver) as watched:
-                with suppress(Incomplete):
-                    await watched.complete(self.plugin.driver, _LIST_LIMIT)
-                watched.list()
+        if watched := await self._watched():
+            with suppress(Incomplete):
+                await watched.complete(self.plugin.driver, _LIST_LIMIT)
+            watched.list()
 
     async def restart(self, environment: dict[str, str] | None = None) -> None:
         """Ends the driver, starts it again, with further variables, and opens the streams again."""
@@ -285,6 +318,8 @@ class Bench:
     async def _device(self, fault: Fault) -> Device:
         """The named device, or one that is neither the first of its slice nor the first of the report."""
         reported = self.streams.reported()
+        slices = await self.published() if fault.taint or not fault.device else []
+        published = [Device(one.id.pool, one.id.device) for one in slices]
         if fault.device:
             found = [one for one in reported if fault.device in (one.name, str(one))]
             if len(found) != 1:
@@ -293,18 +328,24 @@ class Bench:
                 )
                 raise Incomplete(f"fault {fault.name}: {problem} device {fault.device}")
             return found[0]
-        published = await self._published()
         inner = [one for one in reported[1:] if not published or one in published[1:]]
         if not reported:
             raise Incomplete("the driver reports no device")
         return (inner or [one for one in reported if one in published] or reported)[-1]
 
-    async def _published(self) -> list[Device]:
-        if self.lab.subject.api is None:
-            return []
-        async with watched_slices(self.lab, self.plugin.driver) as watched:
-            slices = await watched.complete(self.plugin.driver, _SLICES_LIMIT)
-        return [Device(one.id.pool, one.id.device) for one in published_devices(slices)]
+    async def published(self) -> list[Published]:
+        """The published devices. From the first call on, each change of the ResourceSlices is recorded."""
+        watched = await self._watched()
+        slices = await watched.complete(self.plugin.driver, _SLICES_LIMIT) if watched else ()
+        if watched and slices and not watched.recording:
+            watched.list()
+        return published_devices(slices)
+
+    async def _watched(self) -> SliceWatch | None:
+        """The watch of the ResourceSlices, which lasts until the end of the experiment; None without an API server."""
+        if self._slices is None and self.lab.subject.api is not None:
+            self._slices = await self._kept.enter_async_context(watched_slices(self.lab, self.plugin.driver))
+        return self._slices
 
 
 @asynccontextmanager
@@ -315,7 +356,7 @@ async def bench_of(lab: Lab) -> AsyncGenerator[Bench, None]:
         await bench.open()
         yield bench
     finally:
-        await bench.close()
+        await bench.end()
 
 
 def _text(action: Action | str, device: Device) -> str:

@@ -27,7 +27,8 @@ class SliceWatch:
         self._driver = driver
         self._slices: dict[str, Object] = {}
         self._deleting: set[str] = set()
-        self._recording = False
+        self.recording = False
+        """Whether changes are recorded: after the first `list`."""
         self._without_node = False
         """Whether the driver has slices of no node in an API server of others."""
         self._changes = Changes()
@@ -68,10 +69,26 @@ class SliceWatch:
 
         return await self._until(limit, is_back)
 
+    async def tainted(self, driver: str, device: str, key: str, effect: str, limit: float, *, so: bool = True) -> bool:
+        """Waits until a device, as POOL/NAME, has a taint of this key and effect, or with `so` False has none.
+
+        Returns whether it is so at the end.
+        """
+        return await self._until(limit, lambda: self._is_tainted(driver, device, key, effect) is so)
+
+    def _is_tainted(self, driver: str, device: str, key: str, effect: str) -> bool:
+        return any(
+            (taint.get("key"), taint.get("effect")) == (key, effect)
+            for one in newest(self.of_driver(driver))
+            for published in one["spec"].get("devices") or ()
+            if f"{_pool(one)}/{published['name']}" == device
+            for taint in published.get("taints") or ()
+        )
+
     def list(self) -> None:
         """Records all slices now, and from now on each change."""
         self._lab.record(SlicesListed(tuple(self._slices[name] for name in sorted(self._slices))))
-        self._recording = True
+        self.recording = True
 
     async def delete(self, found: Object) -> None:
         """Deletes a slice, and waits until the watch shows it. Raises ApiError.
@@ -113,7 +130,7 @@ class SliceWatch:
         by_us = event.type == "DELETED" and name in self._deleting
         if by_us:
             self._deleting.remove(name)
-        if self._recording:
+        if self.recording:
             change = "MODIFIED" if event.type == "ADDED" and old else event.type
             self._lab.record(SliceChanged(change, event.object, "check" if by_us else "driver"))
         self._changes.notify()

@@ -13,7 +13,7 @@ from drahealth.manager.releases import Range
 
 # The ledger of requirements: `driver_requirements.toml` binds DRA drivers, another file binds device plugins.
 
-Family = Literal["plugin contract", "health", "Pod status", "faults", "device plugin"]
+Family = Literal["plugin contract", "health", "Pod status", "faults", "taints", "device plugin"]
 Level = Literal["check", "core", "full"]
 """How much of the ledger a run judges: that of `drahealth check`, or one of the two of `drahealth certify`."""
 LEVELS: tuple[Level, ...] = get_args(Level)

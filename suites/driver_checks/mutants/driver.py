@@ -12,12 +12,12 @@ from typing import Any
 
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.suites.driver_checks.device_plugins import mutants as device_plugins
-from drahealth.suites.driver_checks.mutants import claims, faults, lifetime, streams
+from drahealth.suites.driver_checks.mutants import claims, faults, lifetime, streams, taints
 from drahealth.suites.driver_checks.mutants.healthy import Healthy, Surroundings
 from drahealth.suites.driver_checks.mutants.table import MUTANTS
 from drahealth.suites.driver_checks.verdicts import SubjectKind
 
-__all__ = ["MUTANTS", "claims", "device_plugins", "faults", "lifetime", "streams"]
+__all__ = ["MUTANTS", "claims", "device_plugins", "faults", "lifetime", "streams", "taints"]
 
 HEALTHY = "healthy"
 """Name of the driver without a fault."""
@@ -27,6 +27,7 @@ WITHOUT_FAULT: dict[str, SubjectKind] = {HEALTHY: "dra-driver", HEALTHY_PLUGIN: 
 """The driver and the device plugin without a fault."""
 _BACKEND = Path(__file__).with_name("backend.py")
 _FILE = "{driver_dir}/health/{device}"
+_TAINT = {"key": Healthy.taint_key, "effect": "NoSchedule"}
 FAULTS: tuple[dict[str, Any], ...] = (
     {
         "name": "hot",
@@ -34,6 +35,7 @@ FAULTS: tuple[dict[str, Any], ...] = (
         "change": {"write": _FILE, "text": "Unhealthy fan broken"},
         "heal": {"remove": _FILE},
         "settle": "1s",
+        "taint": _TAINT,
     },
     {
         "name": "unlinked",
@@ -47,6 +49,7 @@ FAULTS: tuple[dict[str, Any], ...] = (
         "heal": {"remove": _FILE},
         "health": "Unknown",
         "settle": "1s",
+        "taint": _TAINT,
     },
 )
 """What breaks the devices of these drivers, as in a driver profile."""

@@ -71,6 +71,7 @@ class Healthy:
     poll: ClassVar[float] = 0.1
     """Seconds between two looks at the files of faults."""
     timeout: ClassVar[int] = 30
+    taint_key: ClassVar[str] = f"{DRIVER}/unhealthy"
 
     def __init__(self, around: Surroundings) -> None:
         self.around = around
@@ -79,6 +80,8 @@ class Healthy:
         """Whether the last device is unhealthy."""
         self.faults: dict[str, DeviceHealth] = {}
         """The devices that have a file of a fault, with their health."""
+        self.tainted = frozenset[str]()
+        """The devices that are published with a taint: those with a file of a fault."""
         self.unlinked: dict[str, DeviceHealth] = {}
         """The devices that the backend reports as broken."""
         self.prepared: dict[str, list[Device]] = self.load()
@@ -116,10 +119,12 @@ class Healthy:
         self.write_cdi()
         await self.plugin_socket.start()
         await self.registration_socket.start()
+        self.tainted = frozenset(self.read_faults())
         self.publish()
         self.spawn(self.beat())
         self.spawn(self.alternate())
         self.spawn(self.follow_faults())
+        self.spawn(self.follow_taints())
         self.spawn(self.follow_backend())
 
     async def stop(self) -> None:
@@ -159,7 +164,16 @@ class Healthy:
 
     def pools(self) -> dict[str, Pool]:
         """What is published."""
-        return {self.around.node: Pool([{"name": name} for name in self.devices])}
+        return {self.around.node: Pool([self.published(name) for name in self.devices])}
+
+    def published(self, device: str) -> Object:
+        """A device as it is published."""
+        taints = self.taints(device)
+        return {"name": device, "taints": taints} if taints else {"name": device}
+
+    def taints(self, device: str) -> list[Object]:
+        """The taints of a device."""
+        return [{"key": self.taint_key, "effect": "NoSchedule"}] if device in self.tainted else []
 
     def publish(self) -> None:
         """Publishes the devices, and keeps them published."""
@@ -277,6 +291,18 @@ class Healthy:
                 self.apply_faults(found)
             before = found
             await asyncio.sleep(self.poll)
+
+    async def follow_taints(self) -> None:
+        """Publishes the taints of the devices whose files come or go."""
+        while True:
+            await asyncio.sleep(self.poll)
+            if (found := frozenset(self.read_faults())) != self.tainted:
+                self.taint(found)
+
+    def taint(self, devices: frozenset[str]) -> None:
+        """Publishes these devices with a taint, and no others."""
+        self.tainted = devices
+        self.publish()
 
     async def follow_backend(self) -> None:
         """Reports the devices that the backend reports as broken; connects again after its end."""

@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from drahealth.fakes.cluster.api import KINDS, OTHER_KINDS
+from drahealth.fakes.cluster.object_rules import label_key_errors, label_value_errors
 from drahealth.fakes.hints import near
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.profile.values import FilePath, Seconds, Section, Text, Variables
@@ -266,6 +267,33 @@ _BROKEN_VALUES = (Health.UNHEALTHY.value, Health.UNKNOWN.value)
 _BROKEN = WithJsonSchema({"enum": [*_BROKEN_VALUES], "title": "Health", "type": "string"})
 
 
+def _label_key(value: Any) -> Any:
+    if isinstance(value, str) and (error := next(label_key_errors(value), "")):
+        raise ValueError(f"must be the key of a label such as gpu.example.com/unhealthy, got {value!r}: {error}")
+    return value
+
+
+def _label_value(value: Any) -> Any:
+    if isinstance(value, str) and (error := next(label_value_errors(value), "")):
+        raise ValueError(f"must be the value of a label such as hot, got {value!r}: {error}")
+    return value
+
+
+class TaintSection(Section):
+    """A taint of a device (KEP-5055)."""
+
+    key: Annotated[StrictStr, BeforeValidator(_label_key)] = Field(examples=["gpu.example.com/unhealthy"])
+    """Key of the taint: the key of a label, with a domain."""
+    value: Annotated[StrictStr, BeforeValidator(_label_value)] = ""
+    """Value of the taint. Default: any value."""
+    effect: Literal["NoSchedule", "NoExecute", "None"]
+    """Effect of the taint. NoSchedule: new Pods do not get the device. NoExecute: Kubernetes also evicts the Pods that
+    use it. None: the taint has no effect."""
+
+    def __str__(self) -> str:
+        return f"{self.key}{f'={self.value}' if self.value else ''}:{self.effect}"
+
+
 class Fault(Section):
     """[[fault]]: how drahealth breaks and heals a device, and what the driver must report."""
 
@@ -286,6 +314,10 @@ class Fault(Section):
     """What heals the device. restart: drahealth starts the driver again. none: the device stays broken."""
     health: Annotated[Health, BeforeValidator(_broken), _BROKEN] = Health.UNHEALTHY
     """The health that the driver must report for the broken device."""
+    taint: TaintSection | None = Field(
+        default=None, examples=[{"key": "gpu.example.com/unhealthy", "effect": "NoSchedule"}]
+    )
+    """The taint that the driver must publish for the device while the fault lasts; default: none is judged."""
     settle: Seconds = Field(default=5.0, examples=["5s"])
     """Time within which the driver must report the effect of an action, from the end of the action."""
     limit: Seconds = Field(default=10.0, examples=["10s"])

@@ -264,6 +264,9 @@ class DriverProfile(Section):
         names = [one.name for one in self.fault]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"two faults are named {twice}")
+        tainted = next((one.name for one in self.fault if one.taint), None)
+        if tainted and self.driver.kind == "device-plugin":
+            raise ValueError(f"fault {tainted} has a taint, but a device plugin publishes no ResourceSlices")
         starting = next((one.name for one in self.fault if one.restarts), None)
         if self.driver.running and starting:
             raise ValueError(f"fault {starting} starts the driver again, but drahealth does not start this driver")

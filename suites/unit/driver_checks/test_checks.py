@@ -219,7 +219,7 @@ def test_requirements_have_known_levels_families_and_apis() -> None:
     found = requirements().values()
     levels, families = {one.level for one in found}, {one.family for one in found}
     apis = {api for one in found for api in one.apis}
-    known = {"plugin contract", "health", "Pod status", "faults", "device plugin"}
+    known = {"plugin contract", "health", "Pod status", "faults", "taints", "device plugin"}
     assert (levels, families) == ({"MUST", "SHOULD"}, known)
     assert apis <= HEALTH_APIS.keys()
 

@@ -20,6 +20,7 @@ from drahealth.suites.driver_checks.profile.faults import (
     RemoveFile,
     RunCommand,
     SetEnvironment,
+    TaintSection,
     TellBackend,
     WriteFile,
     lasting,
@@ -94,6 +95,7 @@ def test_backend_command_defaults_to_break_and_the_device(tmp_path: Path) -> Non
 def test_all_keys_of_a_fault_are_read(tmp_path: Path) -> None:
     keys = 'device = "gpu-1"\nhealth = "Unknown"\nsettle = "2s"\nlimit = "1s"\ngrade = "asked"\n'
     more = 'on-error = "FAIL"\non-no-effect = "NOT_TESTED"\nchange = { remove = "b" }\nheal = "restart"\n'
+    more += 'taint = { key = "example.com/bad", value = "hot", effect = "NoExecute" }\n'
     assert read(tmp_path, f'{FAULT}break = {{ remove = "a" }}\n{keys}{more}') == (
         fault(
             *("unplugged", RemoveFile("a"), "restart"),
@@ -105,6 +107,7 @@ def test_all_keys_of_a_fault_are_read(tmp_path: Path) -> None:
             grade="asked",
             on_error="FAIL",
             on_no_effect="NOT_TESTED",
+            taint=TaintSection(key="example.com/bad", value="hot", effect="NoExecute"),
         ),
     )
 
@@ -123,6 +126,11 @@ def test_all_keys_of_a_fault_are_read(tmp_path: Path) -> None:
         ('break = { remove = "a" }\nheal = { run = [] }\n', "fault.0.heal"),
         ('break = { remove = "a" }\nheal = "none"\nhealth = "Healthy"\n', "fault.0.health"),
         ('break = { remove = "a" }\nheal = "none"\nsettle = 5\n', "fault.0.settle"),
+        ('break = { remove = "a" }\nheal = "none"\ntaint = { key = "a/b" }\n', "fault.0.taint.effect"),
+        (
+            'break = { remove = "a" }\nheal = "none"\ntaint = { key = "a b", effect = "None" }\n',
+            "fault.0.taint.key",
+        ),
     ],
 )
 def test_a_mistake_in_a_fault_has_its_key(tmp_path: Path, text: str, where: str) -> None:

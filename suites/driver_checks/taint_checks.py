@@ -1,0 +1,509 @@
+"""Checks of device taints (KEP-5055), which tell the scheduler of broken devices."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from drahealth.proto.events import FaultCleared, FaultInjected, ProcessStarted, SliceChanged, SlicesListed
+from drahealth.suites.driver_checks.check import check
+from drahealth.suites.driver_checks.evidence import Evidence, Observation
+from drahealth.suites.driver_checks.experiments import EXPERIMENTS
+from drahealth.suites.driver_checks.observed import (
+    Device,
+    at,
+    devices_of,
+    driver_name,
+    is_of,
+    sequence,
+    slice_name,
+    text,
+)
+from drahealth.suites.driver_checks.observed_health import (
+    Episode,
+    Step,
+    began,
+    deadline,
+    episodes,
+    failed_adapter,
+)
+from drahealth.suites.driver_checks.profile.faults import MARGIN
+from drahealth.suites.driver_checks.slice_watch import PUBLISH_LIMIT
+from drahealth.suites.driver_checks.verdicts import Finding, failed, not_applicable, not_tested, passed, worst
+
+# What the ResourceSlices of the driver say of taints, over time. Pure.
+
+_RESTART = "fault-over-restart"
+_FAULTS = tuple(name for name, one in EXPERIMENTS.items() if "fault" in one.needs and one.subject == "dra-driver")
+"""The experiments with faults."""
+
+
+class Taint(NamedTuple):
+    """A taint without its time."""
+
+    key: str
+    value: str
+    effect: str
+
+    @classmethod
+    def declared(cls, written: str) -> "Taint":
+        """The taint of a fault, as the evidence has it."""
+        name, _, effect = written.rpartition(":")
+        key, _, value = name.partition("=")
+        return cls(key, value, effect)
+
+    def is_met_by(self, other: "Taint") -> bool:
+        """Whether a published taint is the declared one; a declared taint without a value allows any value."""
+        return (self.key, self.effect) == (other.key, other.effect) and self.value in ("", other.value)
+
+    def __str__(self) -> str:
+        return f"{self.key}{f'={self.value}' if self.value else ''}:{self.effect}"
+
+
+Times = Mapping[Taint, str]
+"""`timeAdded` of the taints of a device."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The published taints since a record."""
+
+    at: float
+    number: int
+    devices: Mapping[Device, Times]
+    """All published devices."""
+
+    def meets(self, device: Device, declared: Taint) -> bool:
+        return any(map(declared.is_met_by, self.devices.get(device, ())))
+
+    def shown(self, device: Device) -> str:
+        if device not in self.devices:
+            return "is not published"
+        return f"has {', '.join(map(str, self.devices[device])) or 'no taint'}"
+
+
+def _states(evidence: Evidence, *experiments: str) -> list[_State]:
+    """The published taints after each change of the ResourceSlices. A pool has the devices of its newest generation."""
+    driver, slices, found = driver_name(evidence), dict[str, Any](), list[_State]()
+    for record in evidence.records:
+        if record.experiment not in experiments:
+            continue
+        match record.what:
+            case SlicesListed(listed):
+                slices = {slice_name(one): one for one in listed if is_of(one, driver)}
+            case SliceChanged("DELETED", one) if is_of(one, driver):
+                slices.pop(slice_name(one), None)
+            case SliceChanged(_, one) if is_of(one, driver):
+                slices[slice_name(one)] = one
+            case _:
+                continue
+        found.append(_State(record.at, record.number, _taints(slices.values())))
+    return found
+
+
+def _taints(slices: Any) -> dict[Device, Times]:
+    found: dict[Device, Times] = {}
+    for one in sorted(slices, key=lambda one: _number(one, "generation")):
+        for device, published in devices_of(one).items():
+            taints = sequence(published, "taints")
+            found[device] = {
+                Taint(text(each, "key"), text(each, "value"), text(each, "effect")): text(each, "timeAdded")
+                for each in taints
+            }
+    return found
+
+
+def _before(states: list[_State], time: float) -> _State | None:
+    """The state at a time."""
+    return next((one for one in reversed(states) if one.at <= time), None)
+
+
+def _published(evidence: Evidence) -> dict[Taint, tuple[Device, int]]:
+    """Each taint that the driver ever published, with the first device and the record."""
+    found: dict[Taint, tuple[Device, int]] = {}
+    for state in _states(evidence, "slices", *_FAULTS):
+        for device, times in state.devices.items():
+            for taint in times:
+                found.setdefault(taint, (device, state.number))
+    return found
+
+
+def _without_taints(evidence: Evidence, *experiments: str) -> Finding:
+    """The finding on a driver that published no taint; not tested, if its ResourceSlices were not listed."""
+    if evidence.header.api_server == "none":
+        return not_applicable("the driver has no API server")
+    states = _states(evidence, *experiments)
+    if not states:
+        return not_tested("the ResourceSlices of the driver were not listed")
+    return not_applicable("the driver published no taint", states[0].number)
+
+
+# Checks of the taint that the driver profile declares for a fault.
+
+Judge = Callable[[Episode, Taint, list[_State]], Finding | None]
+
+
+def _declared(requirement: str, experiment: str, fix: str) -> Callable[[Judge], Judge]:
+    """Registers a check of each fault of the experiment that declares a taint."""
+
+    def register(judge: Judge) -> Judge:
+        def whole(evidence: Evidence) -> Finding:
+            found = list(episodes(evidence, experiment))
+            if not found:
+                return not_tested("no fault was caused")
+            if evidence.header.api_server == "none":
+                return not_applicable("the driver has no API server")
+            mine = [one for one in found if one.broken.what.taint]
+            if not mine:
+                return not_applicable(f"no fault declares a taint{_undeclared(evidence)}", found[0].broken.number)
+            states = _states(evidence, experiment)
+            if not states:
+                return not_tested("the ResourceSlices of the driver were not listed", mine[0].broken.number)
+            judged = [
+                replace(finding, grade=one.broken.what.grade)
+                for one in mine
+                if (finding := judge(one, Taint.declared(one.broken.what.taint), states))
+            ]
+            if not judged:
+                return not_applicable("no fault with a taint has this step", mine[0].broken.number)
+            return worst(judged)
+
+        whole.__name__ = judge.__name__
+        check(requirement, experiment, fix=fix)(whole)
+        return judge
+
+    return register
+
+
+def _undeclared(evidence: Evidence) -> str:
+    """A note of the taints that the driver publishes all the same."""
+    found = _published(evidence)
+    each = (f"{device} with {taint}" for taint, (device, _) in found.items())
+    return f"; the driver taints {', '.join(each)}: declare it with `taint`" if found else ""
+
+
+def _judged(episode: Episode, step: Step, states: list[_State], what: str, wanted: Callable[[_State], bool]) -> Finding:
+    """Whether the ResourceSlices show the effect of a step in time."""
+    about = f"{episode.device}, fault {step.what.fault}"
+    if problem := failed_adapter(step, about):
+        return problem
+    before = _before(states, began(step))
+    later = [one for one in states if began(step) < one.at < episode.end]
+    shown = next((one for one in ([before] if before else []) + later if wanted(one)), None)
+    if shown and shown.at <= deadline(step):
+        return passed(f"{about}: {what} after {max(shown.at - step.at, 0.0):.1f} s", step.number, shown.number)
+    due = _before(states, deadline(step))
+    if due is None or not any(one.at > deadline(step) for one in states):
+        return not_tested(f"{about}: the ResourceSlices were not watched long enough", step.number)
+    seen = f"{about}: `{step.what.action}` was done, and the device {due.shown(episode.device)}"
+    seen = f"{about}: {what} only after {shown.at - step.at:.1f} s" if shown else seen
+    expected = f"{what} within {step.what.settle:.4g} s (plus {MARGIN:g} s for a busy machine)"
+    return failed(expected, seen, step.number, (shown or due).number)
+
+
+@_declared(
+    "TAINT-01",
+    "faults",
+    fix="When a device breaks, publish its ResourceSlice again, with a taint of the declared key and effect.",
+)
+def broken_device_is_tainted(episode: Episode, declared: Taint, states: list[_State]) -> Finding | None:
+    """After the break the device has the declared taint within the settle time."""
+    broken = episode.broken
+    found = _judged(
+        episode,
+        broken,
+        states,
+        f"tainted with {declared}",
+        partial(_State.meets, device=episode.device, declared=declared),
+    )
+    if found.verdict == "FAIL" and broken.what.on_no_effect == "NOT_TESTED":
+        return not_tested(found.seen, *found.records)
+    if found.verdict != "PASS":
+        return found
+    shown = {taint for one in states if one.at >= began(broken) for taint in one.devices.get(episode.device, ())}
+    more = ", ".join(sorted(str(taint) for taint in shown if not declared.is_met_by(taint)))
+    return replace(found, seen=f"{found.seen}; also {more}, which no fault declares") if more else found
+
+
+@_declared(
+    "TAINT-06",
+    "faults",
+    fix="When a device recovers, publish its ResourceSlice again without the taint.",
+)
+def taint_is_removed_after_recovery(episode: Episode, declared: Taint, states: list[_State]) -> Finding | None:
+    """After the heal the device does not have the declared taint, within the settle time."""
+    healed = episode.healed
+    if healed is None:
+        return None
+    before = [one for one in states if one.at < healed.at]
+    if not any(one.meets(episode.device, declared) for one in before if one.at >= began(episode.broken)):
+        return not_tested(f"{episode.device}: the taint was not published", episode.broken.number)
+
+    def wanted(one: _State) -> bool:
+        return episode.device in one.devices and not one.meets(episode.device, declared)
+
+    return _judged(episode, healed, states, f"published without {declared}", wanted)
+
+
+@_declared(
+    "TAINT-04",
+    _RESTART,
+    fix="At the start of the driver, determine the health of all devices before the first ResourceSlice is published.",
+)
+def taint_returns_after_a_restart(episode: Episode, declared: Taint, states: list[_State]) -> Finding | None:
+    """When the fault is cleared after the restart, the device still has the declared taint, or has it again."""
+    if not (healed := episode.healed):
+        return None
+    if not any(one.meets(episode.device, declared) for one in states if one.at < began(healed)):
+        return not_tested(f"{episode.device}: the taint was not published before the restart", episode.broken.number)
+    last = _before(states, began(healed))
+    assert last
+    if last.meets(episode.device, declared):
+        return passed(f"{episode.device} has {declared} after the restart", episode.broken.number, last.number)
+    seen = f"{episode.device} {last.shown(episode.device)}"
+    return failed(f"{episode.device} has {declared} after the restart", seen, episode.broken.number, last.number)
+
+
+@check(
+    "TAINT-05",
+    _RESTART,
+    fix="At the start of the driver, do not publish a broken device without its taint. Copy `timeAdded` from the "
+    "ResourceSlice that exists, as the Go package resourceslice does.",
+)
+def taint_keeps_its_time_over_a_restart(evidence: Evidence) -> Finding:
+    """A taint that is there before and after a restart of the driver has the same `timeAdded`."""
+    states, compared = _states(evidence, _RESTART), 0
+    heals = list(evidence.of(FaultCleared, _RESTART))
+    for start in evidence.of(ProcessStarted, _RESTART):
+        end = next((began(one) for one in heals if one.at > start.at), float("inf"))
+        before, after = _before(states, start.at), _before(states, end)
+        if before is None or after is None:
+            continue
+        for device, times in before.devices.items():
+            for taint in times.keys() & after.devices.get(device, {}).keys():
+                compared += 1
+                if finding := _other_time(device, taint, before, after):
+                    return finding
+    if compared:
+        return passed(f"timeAdded of {compared} taints stayed the same", states[0].number, states[-1].number)
+    if any(one.devices[device] for one in states for device in one.devices):
+        return not_applicable("no taint was published before and after a restart", states[0].number)
+    return _without_taints(evidence, _RESTART)
+
+
+# Checks of all taints that the driver publishes.
+
+
+@check(
+    "TAINT-03",
+    "slices",
+    fix="Copy `timeAdded` of a taint from the ResourceSlice that exists, as the Go package resourceslice does. "
+    "Without it, the API server sets a new time at each update.",
+    reads=_FAULTS,
+)
+def taint_keeps_its_time(evidence: Evidence) -> Finding:
+    """As long as a taint lasts, and the driver runs, `timeAdded` does not change."""
+    seen = list[int]()
+    for name in ("slices", *_FAULTS):
+        starts = [one.at for one in evidence.of(ProcessStarted, name)]
+        heals = [(_device(one), one.at) for one in evidence.of(FaultCleared, name)]
+        for before, after in pairwise(_states(evidence, name)):
+            if any(before.at < start <= after.at for start in starts):
+                continue
+            for device, times in after.devices.items():
+                if any(one == device and before.at < time <= after.at for one, time in heals):
+                    continue  # the next fault can have the same taint
+                for taint in times.keys() & before.devices.get(device, {}).keys():
+                    seen += [after.number]
+                    if finding := _other_time(device, taint, before, after):
+                        return finding
+            seen += [after.number for times in after.devices.values() if times]
+    if not seen:
+        return _without_taints(evidence, "slices", *_FAULTS)
+    return passed("timeAdded of each taint stayed the same", *dict.fromkeys(seen[:10]))
+
+
+def _other_time(device: Device, taint: Taint, before: _State, after: _State) -> Finding | None:
+    """The violation that a taint got another time."""
+    old, new = before.devices[device][taint], after.devices[device][taint]
+    if old == new:
+        return None
+    return failed(f"{taint} of {device} keeps timeAdded {old}", f"timeAdded is {new}", before.number, after.number)
+
+
+@check(
+    "TAINT-02",
+    "faults",
+    fix="Change only the taints of the broken device.",
+    reads=_FAULTS,
+)
+def fault_leaves_other_taints_alone(evidence: Evidence) -> Finding:
+    """From a break to its end no device changes its taints that no fault adapter acts on at that time."""
+    tainted = list[int]()
+    for name in _FAULTS:
+        acts = _acts(evidence, name)
+        for before, after in pairwise(_states(evidence, name)):
+            cause = next((act for act in reversed(acts) if began(act) <= after.at), None)
+            if cause is None:
+                continue
+            tainted += [after.number for times in after.devices.values() if times]
+            for device in before.devices.keys() & after.devices.keys():
+                old, new = before.devices[device].keys(), after.devices[device].keys()
+                if old != new and not _may_change(acts, device, after.at, only_less=new < old):
+                    seen = f"{device} {after.shown(device)}, after `{cause.what.action}` for {_device(cause)}"
+                    return failed(f"{device} {before.shown(device)}", seen, cause.number, after.number)
+    if not tainted:
+        return _without_taints(evidence, *_FAULTS)
+    return passed("only devices that were broken or healed changed their taints", *dict.fromkeys(tainted[:10]))
+
+
+def _acts(evidence: Evidence, experiment: str) -> list[Step]:
+    """What the fault adapters did, in order."""
+    found: list[Step] = [*evidence.of(FaultInjected, experiment), *evidence.of(FaultCleared, experiment)]
+    return sorted(found, key=lambda one: one.at)
+
+
+def _device(step: Step) -> Device:
+    return Device(step.what.pool, step.what.device)
+
+
+def _may_change(acts: list[Step], device: Device, time: float, *, only_less: bool) -> bool:
+    """Whether the taints of a device may change: it is broken, or was healed a short time ago.
+
+    TAINT-06 judges taints that are removed late.
+    """
+    mine = [one for one in acts if _device(one) == device and began(one) <= time]
+    return bool(mine) and (only_less or isinstance(mine[-1].what, FaultInjected) or time <= deadline(mine[-1]))
+
+
+@check(
+    "TAINT-07",
+    "faults",
+    fix="Publish a ResourceSlice only when a taint, or another property of a device, has changed.",
+)
+def slices_do_not_churn_during_a_fault(evidence: Evidence) -> Finding:
+    """No ResourceSlice is written with the same content, unless another one of its pool changes; pools are complete."""
+    writes = list(_writes(evidence, "faults"))
+    for one in writes:
+        if one.same and not one.with_pool:
+            expected = f"no write of {slice_name(one.record.what.slice)} while its devices do not change"
+            return failed(expected, "it was written again with the same content", one.record.number)
+    lists = list(evidence.of(SlicesListed, "faults"))
+    mine = [one for one in lists[-1].what.slices if is_of(one, driver_name(evidence))] if lists else []
+    if not mine:
+        return _without_taints(evidence, "faults")
+    if not _are_complete(mine):
+        seen = "a pool does not have all ResourceSlices of its newest generation"
+        return failed("each pool is complete after the faults", seen, lists[-1].number)
+    return passed(f"each of {len(writes)} writes changed a device or its pool", lists[-1].number)
+
+
+@check(
+    "TAINT-08",
+    "faults",
+    fix="If the changed taints are in one ResourceSlice, write only this ResourceSlice, with the generation that it "
+    "has. Group devices that break together in one ResourceSlice.",
+)
+def taint_changes_only_its_slice(evidence: Evidence) -> Finding:
+    """No ResourceSlice gets a new generation only because a taint in another one changes."""
+    writes = list(_writes(evidence, "faults"))
+    for one in writes:
+        if one.same and one.with_pool:
+            name = slice_name(one.record.what.slice)
+            seen = f"{name} was written with a new generation, and with the same devices"
+            return failed(f"no write of {name}, whose devices do not change", seen, one.record.number)
+    if not writes and not _states(evidence, "faults"):
+        return _without_taints(evidence, "faults")
+    if not writes:
+        return not_applicable("the driver wrote no ResourceSlice because of a fault")
+    return passed(f"each of {len(writes)} writes changed a device", *(one.record.number for one in writes[:10]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A write of a ResourceSlice that existed before."""
+
+    record: Observation[SliceChanged]
+    same: bool
+    """Whether its content is the same as before, without the generation of the pool."""
+    with_pool: bool
+    """Whether it has a new generation, in which another ResourceSlice of the pool has another content."""
+
+
+def _writes(evidence: Evidence, experiment: str) -> Iterator[_Write]:
+    """The writes after the first fault, but not those of a driver that a fault adapter starts again."""
+    driver = driver_name(evidence)
+    start = min((began(one) for one in _acts(evidence, experiment)), default=float("inf"))
+    starts = [one.at for one in evidence.of(ProcessStarted, experiment) if one.at >= start]
+    lists = list(evidence.of(SlicesListed, experiment))[:1]
+    last = {slice_name(each): each for one in lists for each in one.what.slices}
+    changed, found = set[tuple[str, int]](), list[_Write]()
+    for one in evidence.of(SliceChanged, experiment):
+        if not is_of(one.what.slice, driver) or one.number < lists[0].number:
+            continue
+        name, new = slice_name(one.what.slice), one.what.slice
+        before, last[name] = last.get(name), new
+        same = before is not None and _devices(before) == _devices(new)
+        if one.what.change == "DELETED" or not same:
+            changed.add(_generation(new))
+        starting = any(since <= one.at <= since + PUBLISH_LIMIT for since in starts)
+        if one.what.change != "DELETED" and before is not None and one.at >= start and not starting:
+            found.append(_Write(one, same, _generation(before) != _generation(new)))
+    for write in found:
+        yield replace(write, with_pool=write.with_pool and _generation(write.record.what.slice) in changed)
+
+
+def _are_complete(slices: list[Any]) -> bool:
+    """Whether each pool has all ResourceSlices of its newest generation."""
+    pools: dict[str, list[tuple[int, int]]] = {}
+    for one in slices:
+        numbers = (_number(one, "generation"), _number(one, "resourceSliceCount"))
+        pools.setdefault(text(one, "spec", "pool", "name"), []).append(numbers)
+    return all(sum(one[0] == max(found)[0] for one in found) >= max(found)[1] for found in pools.values())
+
+
+def _number(found: Any, field: str) -> int:
+    value = at(found, "spec", "pool", field)
+    return value if isinstance(value, int) else 0
+
+
+def _generation(found: Any) -> tuple[str, int]:
+    return text(found, "spec", "pool", "name"), _number(found, "generation")
+
+
+def _devices(found: Any) -> list[Any]:
+    """The devices of a ResourceSlice without the times of their taints, which TAINT-03 judges."""
+
+    def timeless(taint: Any) -> Any:
+        return {key: value for key, value in taint.items() if key != "timeAdded"} if isinstance(taint, dict) else taint
+
+    devices = sequence(found, "spec", "devices")
+    return [
+        {**one, "taints": list(map(timeless, sequence(one, "taints")))} if isinstance(one, dict) else one
+        for one in devices
+    ]
+
+
+@check(
+    "TAINT-09",
+    "slices",
+    fix="Use a domain of the vendor in the key, for example the name of the driver.",
+    reads=_FAULTS,
+)
+def taint_key_has_a_domain_of_the_vendor(evidence: Evidence) -> Finding:
+    """The key of each taint has a domain that is not one of Kubernetes."""
+    found = _published(evidence)
+    for taint, (device, record) in found.items():
+        domain = taint.key.rpartition("/")[0]
+        if not domain or domain in _RESERVED or domain.endswith(tuple(f".{one}" for one in _RESERVED)):
+            expected = "a key with a domain of the vendor, such as gpu.example.com/unhealthy"
+            return failed(expected, f"{device} has {taint}", record)
+    if not found:
+        return _without_taints(evidence, "slices", *_FAULTS)
+    records = (record for _, record in found.values())
+    return passed(f"keys: {', '.join(sorted({taint.key for taint in found}))}", *records)
+
+
+_RESERVED = ("kubernetes.io", "k8s.io")
+"""Domains of Kubernetes, with their subdomains."""

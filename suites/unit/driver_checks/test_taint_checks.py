@@ -1,0 +1,147 @@
+"""The checks of device taints: their verdicts on a driver that taints a broken device, and on wrong drivers."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from drahealth.proto.events import Event, ProcessStarted, SliceChanged, SlicesListed
+from drahealth.suites.driver_checks.all_checks import CHECKS
+from drahealth.suites.driver_checks.evidence import Evidence
+from drahealth.suites.driver_checks.verdicts import Finding
+from drahealth.suites.unit.driver_checks.evidence_of import evidence_at
+from drahealth.suites.unit.driver_checks.fault_run import BREAK, BROKEN, CLEAR, CLEARED, END, fault_run
+
+KEY = "gpu.example.com/unhealthy"
+TAINT = {"key": KEY, "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:10Z"}
+DECLARED: Mapping[float, Event] = {BREAK: replace(BROKEN, taint=f"{KEY}:NoSchedule"), CLEAR: CLEARED}
+Taints = Mapping[str, list[dict[str, str]]]
+"""The taints by device."""
+
+
+def slice_of(taints: Taints, *, name: str = "a", generation: int = 1, count: int = 1) -> dict[str, Any]:
+    devices = [{"name": one, **({"taints": taints[one]} if one in taints else {})} for one in ("gpu-0", "gpu-1")]
+    pool = {"name": "node-a", "generation": generation, "resourceSliceCount": count}
+    return {"metadata": {"name": name}, "spec": {"pool": pool, "devices": devices}}
+
+
+def run(changes: Mapping[float, Taints], steps: Mapping[float, Event] = DECLARED) -> Evidence:
+    """The experiment `faults`, with these taints from a time on; the slices are listed at 5 s and at its end."""
+    last = changes[max(changes)]
+    written = [(time, "faults", SliceChanged("MODIFIED", slice_of(taints))) for time, taints in changes.items()]
+    lists = [(5.0, "faults", SlicesListed((slice_of({}),))), (END - 1, "faults", SlicesListed((slice_of(last),)))]
+    return fault_run(steps=steps, more=(*lists, *written))
+
+
+RIGHT: Mapping[float, Taints] = {10.2: {"gpu-1": [TAINT]}, 30.2: {}}
+
+
+def finding(check: str, evidence: Evidence) -> Finding:
+    return CHECKS[check].judge(evidence)
+
+
+MINE = [name for name, one in CHECKS.items() if one.requirement.startswith("TAINT-")]
+WITHOUT_RESTART = [name for name in MINE if CHECKS[name].experiments != ("fault-over-restart",)]
+
+
+@pytest.mark.parametrize("check", WITHOUT_RESTART)
+def test_driver_that_taints_the_broken_device_passes(check: str) -> None:
+    assert finding(check, run(RIGHT)).verdict == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("check", "changes", "seen"),
+    [
+        ("broken-device-is-tainted", {30.2: {}}, "the device has no taint"),
+        ("broken-device-is-tainted", {10.2: {"gpu-0": [TAINT]}, 30.2: {}}, "the device has no taint"),
+        ("broken-device-is-tainted", {18.0: {"gpu-1": [TAINT]}, 30.2: {}}, "only after 8.0 s"),
+        ("broken-device-is-tainted", {10.2: {"gpu-1": [{**TAINT, "effect": "None"}]}, 30.2: {}}, f"has {KEY}:None"),
+        ("broken-device-is-tainted", {10.2: {"gpu-1": [{**TAINT, "key": "other"}]}}, "has other:NoSchedule"),
+        ("taint-is-removed-after-recovery", {10.2: {"gpu-1": [TAINT]}}, f"has {KEY}:NoSchedule"),
+        ("taint-is-removed-after-recovery", {10.2: {"gpu-1": [TAINT]}, 40.0: {}}, "only after 10.0 s"),
+        ("fault-leaves-other-taints-alone", {10.2: {"gpu-0": [TAINT], "gpu-1": [TAINT]}, 30.2: {}}, "gpu-0 has"),
+        (
+            "taint-keeps-its-time",
+            {10.2: {"gpu-1": [TAINT]}, 15.0: {"gpu-1": [{**TAINT, "timeAdded": "2026-01-01T00:00:15Z"}]}},
+            "timeAdded is 2026-01-01T00:00:15Z",
+        ),
+        (
+            "slices-do-not-churn-during-a-fault",
+            {10.2: {"gpu-1": [TAINT]}, 15.0: {"gpu-1": [TAINT]}, 30.2: {}},
+            "written again with the same content",
+        ),
+        ("taint-key-has-a-domain-of-the-vendor", {10.2: {"gpu-1": [{**TAINT, "key": "broken"}]}}, "broken:NoSchedule"),
+        ("taint-key-has-a-domain-of-the-vendor", {10.2: {"gpu-1": [{**TAINT, "key": "x.k8s.io/a"}]}}, "x.k8s.io/a"),
+    ],
+)
+def test_wrong_taints_fail(check: str, changes: Mapping[float, Taints], seen: str) -> None:
+    found = finding(check, run(changes))
+    assert (found.verdict, seen in found.seen) == ("FAIL", True), found
+
+
+def test_taints_of_a_fault_that_declares_none_are_a_note() -> None:
+    found = finding("broken-device-is-tainted", run(RIGHT, {BREAK: BROKEN, CLEAR: CLEARED}))
+    assert (found.verdict, f"the driver taints node-a/gpu-1 with {KEY}:NoSchedule" in found.seen) == (
+        "NOT_APPLICABLE",
+        True,
+    )
+
+
+def test_further_taint_is_a_note() -> None:
+    more = [TAINT, {"key": "gpu.example.com/hot", "effect": "None"}]
+    found = finding("broken-device-is-tainted", run({10.2: {"gpu-1": more}, 30.2: {}}))
+    assert (found.verdict, "also gpu.example.com/hot:None, which no fault declares" in found.seen) == ("PASS", True)
+
+
+def test_declared_value_must_be_published() -> None:
+    declared = {**DECLARED, BREAK: replace(BROKEN, taint=f"{KEY}=hot:NoSchedule")}
+    hot = {10.2: {"gpu-1": [{**TAINT, "value": "hot"}]}, 30.2: {}}
+    found = [finding("broken-device-is-tainted", run(changes, declared)).verdict for changes in (hot, RIGHT)]
+    assert found == ["PASS", "FAIL"]
+
+
+def test_missing_taint_without_a_later_list_proves_nothing() -> None:
+    early = fault_run(steps=DECLARED, more=((5.0, "faults", SlicesListed((slice_of({}),))),))
+    assert finding("broken-device-is-tainted", early).verdict == "NOT_TESTED"
+
+
+def test_other_slice_with_a_new_generation_is_a_needless_write() -> None:
+    lists = [slice_of({}, name=name, count=2) for name in "ab"]
+    tainted = slice_of({"gpu-1": [TAINT]}, generation=2, count=2)
+    other = slice_of({}, name="b", generation=2, count=2)
+    evidence = fault_run(
+        steps=DECLARED,
+        more=(
+            (5.0, "faults", SlicesListed(tuple(lists))),
+            (10.2, "faults", SliceChanged("MODIFIED", tainted)),
+            (10.3, "faults", SliceChanged("MODIFIED", other)),
+            (END, "faults", SlicesListed((tainted, other))),
+        ),
+    )
+    names = ("taint-changes-only-its-slice", "slices-do-not-churn-during-a-fault")
+    assert [finding(name, evidence).verdict for name in names] == ["FAIL", "PASS"]
+
+
+def restarted(after: Taints) -> Evidence:
+    """A device breaks, the driver starts again at 15 s and publishes these taints, and the device is healed."""
+    return evidence_at(
+        (5.0, "fault-over-restart", SlicesListed((slice_of({}),))),
+        *((time, "fault-over-restart", step) for time, step in DECLARED.items()),
+        (10.2, "fault-over-restart", SliceChanged("MODIFIED", slice_of({"gpu-1": [TAINT]}))),
+        (15.0, "fault-over-restart", ProcessStarted("interrupted", 7, ("driver",))),
+        (16.0, "fault-over-restart", SliceChanged("MODIFIED", slice_of(after, generation=2))),
+    )
+
+
+@pytest.mark.parametrize(
+    ("after", "verdicts"),
+    [
+        ({"gpu-1": [TAINT]}, ["PASS", "PASS"]),
+        ({"gpu-1": [{**TAINT, "timeAdded": "2026-01-01T00:00:16Z"}]}, ["PASS", "FAIL"]),
+        ({}, ["FAIL", "NOT_APPLICABLE"]),
+    ],
+)
+def test_taint_lasts_over_a_restart(after: Taints, verdicts: list[str]) -> None:
+    names = ("taint-returns-after-a-restart", "taint-keeps-its-time-over-a-restart")
+    assert [finding(name, restarted(after)).verdict for name in names] == verdicts
