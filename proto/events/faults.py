@@ -110,6 +110,7 @@ class FaultGap:
     dimension: str
     """Such as `moment`."""
     value: str
+    """The value of the dimension, such as `prepare`."""
     reason: str
 
 
