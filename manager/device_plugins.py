@@ -452,7 +452,7 @@ class DevicePluginManager:
             return {}
         if pod_uid in self._final:
             return self._final[pod_uid]
-        users = (*(uses.init_containers if self.profile.init_containers else ()), *uses.containers)
+        users = uses.shown(self.profile.init_containers)
         entries = {name: self._container(self._allocations.of(pod_uid, name)) for name in users}
         return {name: found for name, found in entries.items() if found}
 

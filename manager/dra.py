@@ -346,7 +346,7 @@ class DraManager:
         if pod_uid in self._final:
             return self._final[pod_uid]
         self._uses[pod_uid] = uses
-        users = {**(uses.init_containers if self.profile.init_containers else {}), **uses.containers}
+        users = uses.shown(self.profile.init_containers)
         found = {name: self._entries(used) for name, used in users.items()}
         pod = self._entries(uses.unused) if self.profile.pod_level else ()
         return AllocatedResources({name: shown for name, shown in found.items() if shown}, pod)

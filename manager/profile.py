@@ -114,8 +114,8 @@ class Profile:
     """Entries of a container that names no request of a claim: `claim:NAME/REQUEST` for each request with devices
     (`claim:NAME` if the driver names no request), or one `claim:NAME` (P-03)."""
 
-    init_containers: bool
-    """Init containers and sidecars have entries (P-01)."""
+    init_containers: Literal["all", "sidecars", "none"]
+    """The init containers that have entries; sidecars are those that run as long as their Pod (P-01)."""
 
     pod_level: bool
     """Claims without a container are in the pod's own field; otherwise API servers do not have it (P-02)."""
@@ -206,7 +206,7 @@ KEP = Profile(
     requests="filtered",
     subrequests="as their request",
     whole_claim="an entry for each request",
-    init_containers=True,
+    init_containers="all",
     pod_level=True,
     duplicate_id_shows="worst",
     drivers_order="allocation's",

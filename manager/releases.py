@@ -6,8 +6,9 @@ of CI (`ci/step releases`) and tables of the documentation are computed from it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from drahealth.manager.profile import KEP, MEBIBYTE, Profile
 from drahealth.proto.values import Health
@@ -41,6 +42,47 @@ class Release:
     """The API server accepts a resize of a Pod with claims."""
 
 
+NEXT_NAME = "next"
+"""The name of the newest kubelet with all open fixes, as a profile and in `fixed_in` of known issues."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFix:
+    """A fix that is proposed in kubernetes/kubernetes, and that no release has: a switch of the profile `next`.
+
+    When a release has it, its columns go to the row of that release, which replaces `next` in the known issues.
+    """
+
+    number: int
+    """The pull request; the issue, if there is no pull request yet."""
+    issues: tuple[str, ...]
+    """The ids of the known issues that end with it, at least in part."""
+    columns: Mapping[str, Any]
+    """The columns of a profile that it changes, and their values."""
+
+
+OPEN_FIXES = (
+    OpenFix(140842, ("B-02", "B-03"), {"watches": "newest"}),
+    # An expired device is stored as Unknown, so that its old health is a change.
+    OpenFix(140883, ("B-04",), {"recovery_notifies": True}),
+    OpenFix(139942, ("B-26",), {"init_containers": "sidecars"}),
+    OpenFix(142293, ("B-01", "B-36"), {"entries_ordered": True, "plugin_devices_ordered": True}),
+    OpenFix(140060, ("N-01",), {"shows_extended_resources": True}),
+    OpenFix(132978, ("B-19",), {"final_status": "kept"}),
+    # For 1.36: 1.37 has it.
+    OpenFix(141858, ("B-11",), {"asks_unadvertised": False, "unimplemented_ends_watch": True}),
+    # A DeviceTaintRule without a selector concerns the control plane: no kubelet reads taints (N-02).
+    OpenFix(141998, (), {}),
+)
+"""The open fixes that concern the health of devices."""
+
+
+def with_fixes(profile: Profile, issues: Collection[str]) -> Profile:
+    """The kubelet with the open fixes of these known issues."""
+    columns = [fix.columns for fix in OPEN_FIXES if set(fix.issues) & set(issues)]
+    return replace(profile, **{name: value for changed in columns for name, value in changed.items()})
+
+
 _V1_34 = Profile(
     name="v1.34",
     release="1.34",
@@ -66,7 +108,7 @@ _V1_34 = Profile(
     requests="first alone",
     subrequests="as named",
     whole_claim="one entry",
-    init_containers=False,
+    init_containers="none",
     pod_level=False,
     duplicate_id_shows="all",
     drivers_order="any",
@@ -161,22 +203,28 @@ RELEASES = (
 )
 """All supported releases, oldest first."""
 
+FIXABLE = tuple(sorted(issue for fix in OPEN_FIXES for issue in fix.issues))
+"""The ids of the known issues with an open fix."""
+
+NEXT = replace(with_fixes(_V1_37, FIXABLE), name=NEXT_NAME)
+"""The kubelet of the newest release with all open fixes."""
+
 MINORS = tuple(release.minor for release in RELEASES)
 """The minors, oldest first."""
 DEFAULT_VERSION = RELEASES[-1].newest
 """The Kubernetes release that is used if none is named."""
 
-PROFILES = {KEP.name: KEP} | {
+PROFILES = {KEP.name: KEP, NEXT.name: NEXT} | {
     profile.name: profile
     for release in reversed(RELEASES)
     for profile in (release.behavior, *release.fixes.values())[::-1]
 }
-"""All profiles by name: kep, then those of releases, the newest one first.
+"""All profiles by name: kep, next, then those of releases, the newest one first.
 
 A release with a fix has two: v1.36 as in its first patch release, and v1.36.4 since that one.
 """
 
-PROFILES_TEXT = f"kep (default), or v{MINORS[0]} to v{MINORS[-1]}"
+PROFILES_TEXT = f"kep (default), v{MINORS[0]} to v{MINORS[-1]}, or next"
 """The choice of a profile, for help texts."""
 VERSIONS_TEXT = f"such as {DEFAULT_VERSION}, or {MINORS[-1]} for its newest patch"
 """Examples of a version, for help texts."""
@@ -241,26 +289,32 @@ class Range:
     """The last minor; "" for all to come."""
     fixed_in: tuple[str, ...] = ()
     """Versions that left the range, such as 1.36.4 and 1.37: the patch releases of these minors from then on, and the
-    minors after the newest of them."""
+    minors after the newest of them. `next` is the profile with all open fixes."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for a limit that is no release."""
         for key, limits in {"since": [self.since], "until": [self.until]}.items():
             if wrong := [limit for limit in limits if limit and not re.fullmatch(r"\d+\.\d+", limit)]:
                 raise ValueError(f"`{key}` must be a minor release such as {MINORS[-1]}, got {wrong[0]!r}")
-        if wrong := [version for version in self.fixed_in if not re.fullmatch(r"\d+\.\d+(\.\d+)?", version)]:
+        if wrong := [fix for fix in self._releases if not re.fullmatch(r"\d+\.\d+(\.\d+)?", fix)]:
             raise ValueError(f"`fixed_in` must list versions such as {DEFAULT_VERSION}, got {wrong[0]!r}")
 
     def __contains__(self, version: str) -> bool:
-        """Whether a version such as `1.36.4`, or the first patch release of `1.36`, is in the range."""
+        """Whether a version such as `1.36.4`, the first patch release of `1.36`, or `next` is in the range."""
+        if version == NEXT_NAME:
+            return NEXT_NAME not in self.fixed_in and DEFAULT_VERSION in self
         level = patch_level(version)
         if self.since and level < patch_level(self.since):
             return False
         if self.until and level[:2] > patch_level(self.until)[:2]:
             return False
-        fixes = [patch_level(fix) for fix in self.fixed_in]
+        fixes = [patch_level(fix) for fix in self._releases]
         same = [fix for fix in fixes if fix[:2] == level[:2]]
         return not (level >= same[0] if same else fixes and level > max(fixes))
+
+    @property
+    def _releases(self) -> list[str]:
+        return [fix for fix in self.fixed_in if fix != NEXT_NAME]
 
     @property
     def profiles(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 # The values that both sides of the wire share, independent of API versions.
 #
@@ -112,6 +113,13 @@ class PodClaims:
     containers: Mapping[str, Sequence[ClaimUse]] = field(default_factory=dict)
     init_containers: Mapping[str, Sequence[ClaimUse]] = field(default_factory=dict)
     unused: Sequence[ClaimUse] = ()
+    sidecars: frozenset[str] = frozenset()
+    """The names of the init containers that run as long as the Pod."""
+
+    def shown(self, initial: Literal["all", "sidecars", "none"]) -> Mapping[str, Sequence[ClaimUse]]:
+        """The containers that have entries in the status, if these init containers have."""
+        names = {"all": self.init_containers.keys(), "sidecars": self.sidecars, "none": frozenset[str]()}[initial]
+        return {name: uses for name, uses in self.init_containers.items() if name in names} | dict(self.containers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,9 @@ The column `fails` has one of these values:
   the assertion holds, the run fails, and the row must be corrected.
 - `sometimes`: the assertion can hold or fail.
 
+“Fixed in next” means that a fix is an open pull request of Kubernetes, so that no release has it. The profile `next`
+of the reference has all these fixes.
+
 The rows also apply to the reference with the profile of the release. The text of an issue and the column `condition`
 name the exceptions.
 

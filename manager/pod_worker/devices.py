@@ -9,7 +9,7 @@ from drahealth.fakes.cluster.pods import init_containers, requests_by_container
 from drahealth.fakes.waiting import Retry, cancel_and_wait
 from drahealth.manager.manager import DeviceManager
 from drahealth.manager.pod_worker.pod_object import PodObject
-from drahealth.manager.pod_worker.pod_status import Waiting
+from drahealth.manager.pod_worker.pod_status import Waiting, is_sidecar
 from drahealth.proto.clock import Clock
 from drahealth.proto.values import (
     AdmissionError,
@@ -98,7 +98,8 @@ def claim_uses(pod: Object, claim_uids: Mapping[str, str]) -> PodClaims:
 
     containers, init_containers = uses("containers"), uses("initContainers")
     used = {use.name for uses in (*containers.values(), *init_containers.values()) for use in uses}
-    return PodClaims(containers, init_containers, tuple(use(name) for name in claim_uids if name not in used))
+    sidecars = frozenset(one["name"] for one in pod["spec"].get("initContainers") or () if is_sidecar(one))
+    return PodClaims(containers, init_containers, tuple(use(name) for name in claim_uids if name not in used), sidecars)
 
 
 def _extended(pod: Object) -> Object:

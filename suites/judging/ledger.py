@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, ClassVar, Literal
 
-from drahealth.manager.releases import MINORS, Range
+from drahealth.manager.releases import MINORS, NEXT_NAME, Range
 from drahealth.suites.targets.capabilities import Capability, named
 
 # The ledger: requirements and known issues of released kubelets, as data.
@@ -102,11 +102,21 @@ def requirements() -> dict[str, Requirement]:
 
 
 @cache
-def known_issues(profile: str) -> tuple[KnownIssue, ...]:
-    """The known issues of a profile, by its name, which includes the patch level. Profile `kep` has none."""
-    return tuple(issue for issue in every_known_issue() if profile in issue.releases)
+def known_issues(profile: str, fixed: frozenset[str] = frozenset()) -> tuple[KnownIssue, ...]:
+    """The known issues of a profile, by its name, which includes the patch level. Profile `kep` has none.
+
+    `fixed` are the ids of issues that this kubelet has fixed: with an open fix, only the violations that end with it.
+    """
+    return tuple(issue for issue in every_known_issue() if profile in issue.releases and not _is_fixed(issue, fixed))
 
 
+def _is_fixed(issue: KnownIssue, fixed: frozenset[str]) -> bool:
+    same = [one for one in every_known_issue() if one.id == issue.id]
+    in_part = any(NEXT_NAME in one.range.fixed_in for one in same)
+    return issue.id in fixed and (NEXT_NAME in issue.range.fixed_in or not in_part)
+
+
+@cache
 def every_known_issue() -> tuple[KnownIssue, ...]:
     """The known issues of all releases, in the order of the file."""
     content = _load("known_issues.toml")

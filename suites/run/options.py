@@ -14,6 +14,7 @@ import pytest
 
 from drahealth.fakes.hints import near
 from drahealth.manager.profile import Profile
+from drahealth.manager.releases import FIXABLE, NEXT_NAME
 from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.version import __version__
 from drahealth.suites.errors import ConfigurationError
@@ -23,7 +24,7 @@ from drahealth.suites.report.run_report import Run
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Configuration, Launch, SharedEnvironment, TargetDefinition
-from drahealth.suites.targets.options import FIXED, HEALTH_API
+from drahealth.suites.targets.options import API_SERVER, FIXED, HEALTH_API, KUBELET, KUBERNETES, PROFILE
 from drahealth.suites.targets.target import Target
 
 # The options of a run: a target with its options, and the health API of the drivers.
@@ -46,10 +47,12 @@ class Options:
     def make(cls, given: Mapping[str, str | None]) -> "Options":
         """From texts by the names of the options; None or "" is the default. Other names are left alone."""
         definition = registry.definition(given.get("target") or registry.default())
+        if given.get(KUBERNETES.name) == NEXT_NAME:
+            given = {**given, **_next(definition, given)}
         values = registry.values(definition, "run", given)
         configuration = definition.configure(values)
         chosen, fixed = values.get(HEALTH_API), values.get(FIXED) or ()
-        ids = sorted({issue.id for issue in every_known_issue()})
+        ids = sorted({issue.id for issue in every_known_issue()} | set(FIXABLE))
         if unknown := [name for name in fixed if name not in ids]:
             raise ConfigurationError(f"--fixed: {unknown[0]!r} is no known issue", near(unknown[0], ids, _LISTED))
         if chosen == "all":
@@ -137,6 +140,7 @@ class Options:
 
 _MADE: pytest.StashKey[Options] = pytest.StashKey()
 _LISTED = "docs/reference/known-issues.md"
+_BUILD = "build a kubelet with them, or pass --target reference --profile next"
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,16 @@ class HandedOver:
     def pytest_configure(self, config: pytest.Config) -> None:
         """Before anything of the run asks for them."""
         config.stash[_MADE] = self.options
+
+
+def _next(definition: TargetDefinition, given: Mapping[str, str | None]) -> dict[str, str | None]:
+    """The options that stand for `--kubernetes next`: no release has the open fixes, but your own kubelet can."""
+    if definition.name == registry.default() and not given.get(API_SERVER.name):
+        return {KUBERNETES.name: None, PROFILE.name: NEXT_NAME}
+    if not given.get(KUBELET.name):
+        raise ConfigurationError("--kubernetes next needs --kubelet FILE: no release has the open fixes", _BUILD)
+    fixed = ",".join(filter(None, (given.get(FIXED.name), NEXT_NAME)))
+    return {KUBERNETES.name: None, FIXED.name: fixed}
 
 
 def _supported(chosen: HealthApi | None, configuration: Configuration) -> HealthApi | None:

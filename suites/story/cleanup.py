@@ -155,7 +155,7 @@ class RequirementChecks:
         self.deviations: list[KnownIssue] = []
         self.stale: list[KnownIssue] = []
         """Known issues with `happens = "always"` that did not happen."""
-        self._known = [issue for issue in known_issues(profile) if issue.id not in fixed]
+        self._known = known_issues(profile, frozenset(fixed))
         self._title = title
         self._log = log
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Literal, get_args
 
-from drahealth.manager.releases import PROFILES, PROFILES_TEXT, VERSIONS_TEXT
+from drahealth.manager.releases import FIXABLE, NEXT_NAME, PROFILES, PROFILES_TEXT, VERSIONS_TEXT
 from drahealth.suites.targets.option import Option, choice, executable_file, switch
 from drahealth.suites.targets.versions import parse_version
 
@@ -32,13 +32,15 @@ def _health_api(name: str) -> "HealthApi | Literal['all']":
 
 
 def _ids(text: str) -> tuple[str, ...]:
-    return tuple(sorted({part.strip() for part in text.split(",")}))
+    given = {part.strip() for part in text.split(",")}
+    return tuple(sorted(given - {NEXT_NAME} | (set(FIXABLE) if NEXT_NAME in given else set())))
 
 
 KUBERNETES = Option(
     "kubernetes",
     "VERSION",
-    f"Kubernetes release of the real kubelet or API server, {VERSIONS_TEXT}.",
+    f"Kubernetes release of the real kubelet or API server, {VERSIONS_TEXT}. `next` with --kubelet FILE: the newest "
+    "one, and all open fixes in the kubelet.",
     parse_version,
     ("run", "doctor"),
 )
@@ -53,7 +55,8 @@ KUBELET = Option(
 FIXED = Option(
     "fixed",
     "ID,...",
-    "Known issues that your own kubelet has fixed, such as B-29: each is a failure if it happens.",
+    "Known issues that your own kubelet has fixed, such as B-29: each is a failure if it happens. `next` stands for "
+    "all with an open fix in kubernetes/kubernetes. The reference behaves as with the open fixes.",
     _ids,
 )
 START = Option("start", "", "Also start a real kubelet, and check that its node becomes Ready.", switch, ("doctor",))

@@ -3,7 +3,7 @@
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Configuration, TargetDefinition
 from drahealth.suites.targets.option import Values
-from drahealth.suites.targets.options import API_SERVER, DRIVER, HEALTH_API, KUBERNETES, PROFILE
+from drahealth.suites.targets.options import API_SERVER, DRIVER, FIXED, HEALTH_API, KUBERNETES, PROFILE
 
 
 def _configure(values: Values) -> Configuration:
@@ -16,7 +16,7 @@ DEFINITION = TargetDefinition(
     name="reference",
     title="the reference",
     summary="The reference and the fakes, in one process with simulated time. This target needs only Python.",
-    options=(PROFILE, API_SERVER, KUBERNETES, DRIVER, HEALTH_API),
+    options=(PROFILE, FIXED, API_SERVER, KUBERNETES, DRIVER, HEALTH_API),
     missing={
         Capability.STATIC_PODS: "the reference runs no static Pods",
         Capability.GRANT_RESIZE: "the containers of the reference have no resource limits",

@@ -1,7 +1,7 @@
 """The reference target: manager and fakes in this process, from checked options."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager
 from drahealth.manager.pod_worker.worker import PodWorkers
 from drahealth.manager.profile import KEP, Gates, Profile
-from drahealth.manager.releases import DEFAULT_VERSION
+from drahealth.manager.releases import DEFAULT_VERSION, FIXABLE, NEWEST, with_fixes
 from drahealth.proto.events import IN_SHORT, Event, Observe, Record, ignore
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.api_servers.server import ApiServerProcess
@@ -24,7 +24,7 @@ from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
 from drahealth.suites.targets.option import Values
-from drahealth.suites.targets.options import API_SERVER, DRIVER, KUBERNETES, PROFILE, ApiServerKind, place_of
+from drahealth.suites.targets.options import API_SERVER, DRIVER, FIXED, KUBERNETES, PROFILE, ApiServerKind, place_of
 from drahealth.suites.targets.reference.cluster import ReferenceCluster
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import Opened, Window
@@ -253,6 +253,8 @@ class ReferenceConfiguration:
         profile, version = values.get(PROFILE) or KEP, version or DEFAULT_VERSION
         if kind == "real":
             _check_release(profile, version)
+        if fixed := values.get(FIXED):
+            profile = _fixed(profile, fixed)
         return cls(profile, values.get(DRIVER) or "inline", kind, version)
 
     @property
@@ -292,6 +294,21 @@ class ReferenceConfiguration:
 
     def share(self, launch: Launch) -> None:
         """Nothing: each worker has a reference of its own."""
+
+
+def _fixed(profile: Profile, issues: Sequence[str]) -> Profile:
+    """The profile of a release with open fixes. Raises ConfigurationError for the KEP, and for an issue without one."""
+    if profile.release is None:
+        raise ConfigurationError(
+            "--fixed needs the profile of a release: the profile kep has no known issues",
+            f"pass --profile {NEWEST.name}",
+        )
+    if without := [issue for issue in issues if issue not in FIXABLE]:
+        raise ConfigurationError(
+            f"--fixed: no open fix of {without[0]} is known, so the reference cannot behave as with it",
+            f"choose next, or of {', '.join(FIXABLE)}",
+        )
+    return with_fixes(profile, issues)
 
 
 def _check_release(profile: Profile, version: str) -> None:

@@ -1,5 +1,6 @@
 """Releases: rows of the table, the profiles of their kubelets, patch levels, and ranges of releases."""
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -8,13 +9,19 @@ from pydantic import TypeAdapter
 from drahealth.manager.profile import KEP, Profile
 from drahealth.manager.releases import (
     DEFAULT_VERSION,
+    FIXABLE,
     MINORS,
     NEWEST,
+    NEXT,
+    NEXT_NAME,
+    OPEN_FIXES,
     PROFILES,
     RELEASES,
+    OpenFix,
     Range,
     for_release,
     patch_level,
+    with_fixes,
 )
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.values import KUBERNETES_API
@@ -62,7 +69,7 @@ def test_the_api_server_in_memory_has_the_newest_release() -> None:
 
 
 def test_rows_are_found_by_name() -> None:
-    assert list(PROFILES)[:2] == [KEP.name, NEWEST.name]
+    assert list(PROFILES)[:3] == [KEP.name, NEXT_NAME, NEWEST.name]
     assert all(PROFILES[name].name == name for name in PROFILES)
 
 
@@ -98,11 +105,37 @@ def test_profiles_call_health_apis_newest_first(profile: Profile) -> None:
         (Range(fixed_in=("1.36.4", "1.37")), "1.34.0 1.35.8"),
         (Range(fixed_in=("1.36.5", "1.37")), "1.34.0 1.35.8 1.36.4"),
         (Range(fixed_in=("1.34.0", "1.37.1")), "1.35.8 1.36.4"),
+        (Range(fixed_in=("1.36.4", "next")), "1.34.0 1.35.8"),
+        (Range(fixed_in=("next",)), "1.34.0 1.35.8 1.36.4 1.37.1 1.99.0"),
     ],
 )
 def test_a_range_has_the_versions_between_its_limits(versions: Range, inside: str) -> None:
     every = ("1.34.0", "1.35.8", "1.36.4", "1.37.1", "1.99.0")
     assert " ".join(version for version in every if version in versions) == inside
+
+
+@pytest.mark.parametrize(
+    ("versions", "inside"),
+    [
+        (Range(), True),
+        (Range(until=MINORS[-2]), False),
+        (Range(fixed_in=(MINORS[-1],)), False),
+        (Range(fixed_in=("1.34.2", "next")), False),
+    ],
+)
+def test_next_is_in_a_range_with_the_newest_release_and_without_an_open_fix(versions: Range, inside: bool) -> None:
+    assert (NEXT_NAME in versions, NEXT_NAME in versions.profiles) == (inside, inside)
+
+
+@pytest.mark.parametrize("fix", OPEN_FIXES, ids=lambda fix: str(fix.number))
+def test_an_open_fix_is_a_switch_of_the_newest_kubelet_or_an_older_one(fix: OpenFix) -> None:
+    assert all(getattr(NEXT, column) == value for column, value in fix.columns.items())
+    kubelets = [with_fixes(profile, fix.issues) for profile in PROFILES.values() if profile.release]
+    assert not fix.columns or any(kubelet not in PROFILES.values() for kubelet in kubelets)
+
+
+def test_all_open_fixes_make_next_of_the_newest_kubelet() -> None:
+    assert replace(with_fixes(NEWEST, FIXABLE), name=NEXT_NAME) == NEXT
 
 
 def test_an_open_range_has_every_known_release() -> None:

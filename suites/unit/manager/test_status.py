@@ -214,10 +214,10 @@ def test_releases_show_claims_by_how_the_pod_names_them(profile: Profile, expect
     assert [*asked, is_shown(made, "other", profile)] == expected
 
 
-def test_only_the_kep_shows_claims_for_extended_resources() -> None:
+def test_the_kep_and_an_open_fix_show_claims_for_extended_resources() -> None:
     use = ClaimUse("pod-extended-x", "c", "container-0-request-0", extended=True)
     shown = {name: is_shown(use, "pod-extended-x", profile) for name, profile in PROFILES.items()}
-    assert [name for name, is_there in shown.items() if is_there] == ["kep"]
+    assert [name for name, is_there in shown.items() if is_there] == ["kep", "next"]
 
 
 def test_two_devices_with_one_id_are_both_listed_before_1_36() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.manager.profile import KEP
-from drahealth.manager.releases import DEFAULT_VERSION, MINORS, NEWEST, PROFILES
+from drahealth.manager.releases import DEFAULT_VERSION, FIXABLE, MINORS, NEWEST, PROFILES, with_fixes
 from drahealth.proto.health_apis import NODE_HEALTH, NODE_HEALTH_DRAFT, V1, V1ALPHA1
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.run.options import Options
@@ -63,6 +63,17 @@ def test_issues_that_the_kubelet_has_fixed_are_in_the_flags(target: str) -> None
     options = Options.make({"target": target, "fixed": "B-29, B-05"})
     assert options.fixed == ("B-05", "B-29")
     assert "--fixed B-05,B-29" in options.flags
+
+
+def test_next_is_a_profile_of_the_reference() -> None:
+    assert Options.make({"kubernetes": "next"}) == made("--target reference --profile next")
+
+
+@pytest.mark.parametrize("issue", FIXABLE)
+def test_the_reference_behaves_as_with_one_open_fix(issue: str) -> None:
+    configuration = ReferenceConfiguration(with_fixes(PROFILES["v1.36"], [issue]))
+    options = made(f"--target reference --profile v1.36 --fixed {issue}")
+    assert (options.configuration, options.fixed) == (configuration, (issue,))
 
 
 def test_an_unknown_fixed_issue_is_rejected_with_similar_ones() -> None:
@@ -149,6 +160,10 @@ def test_all_health_apis_are_a_flag_of_the_run() -> None:
         ("--api-server real --profile v1.34", (f"--kubernetes {DEFAULT_VERSION}", f"--profile {NEWEST.name} or kep")),
         ("--api-server real --kubernetes 1.35.4", ("1.35.4", "--profile v1.35")),
         ("--nodes 2", ("--nodes", "--target kind")),
+        ("--target kubelet --kubernetes next", ("--kubernetes next", "--kubelet FILE")),
+        (f"{KIND} --kubernetes next", ("--kubernetes next", "--kubelet FILE")),
+        ("--fixed B-02", ("--fixed", f"--profile {NEWEST.name}")),
+        ("--profile v1.35 --fixed B-29", ("B-29", "B-02")),
         (f"{KIND} --driver process", ("--driver", "--target reference or kubelet")),
         ("--target kubelet --kubernetes 1.20.0", ("1.20.0", f"{', '.join(MINORS[::-1])}")),
         (f"{KIND} --kubernetes latest", ("'latest'", DEFAULT_VERSION)),

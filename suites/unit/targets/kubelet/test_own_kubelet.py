@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from drahealth.manager.releases import FIXABLE, NEWEST
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.run.options import Options
 from drahealth.suites.targets.kubelet.binaries.ensure import check_release, own_release
@@ -49,6 +50,12 @@ def test_a_kubelet_behaves_as_its_patch_level(folder: Path, version: str, profil
     kubelet = program(folder, f"Kubernetes {version}")
     options = Options.make({"target": "kubelet", "kubernetes": "1.36.3", "kubelet": str(kubelet)})
     assert (options.profile.name, options.configuration.is_own_kubelet) == (profile, True)
+
+
+def test_next_is_an_own_kubelet_with_all_open_fixes(folder: Path) -> None:
+    kubelet = str(program(folder, "Kubernetes v0.0.0-master"))
+    options = Options.make({"target": "kubelet", "kubernetes": "next", "kubelet": kubelet, "fixed": "B-05"})
+    assert (options.profile, {*options.fixed}) == (NEWEST, {"B-05", *FIXABLE})
 
 
 def test_a_kubelet_of_another_release_is_rejected_with_the_option_to_select_it(folder: Path) -> None:
