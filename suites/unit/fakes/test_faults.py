@@ -59,6 +59,14 @@ def test_public_policies_agree_on_sixteen_xids() -> None:
     assert sum(len({p.health(xid) for p in public}) == 1 for xid in xids) == 16
 
 
+def test_the_dra_driver_of_nvidia_ignores_xids_that_need_no_recovery_of_the_gpu() -> None:
+    xids = [one for one in catalogue("nvidia").values() if one.id.startswith("xid/")]
+    found = {one.id for one in xids if policy("nvidia-dra").health(one.id) is Health.UNHEALTHY}
+    assert found == {one.id for one in xids if one.recovery in ("gpu-reset", "reboot", "replace")}
+    plugin = {one.id for one in xids if policy("nvidia-plugin").health(one.id) is Health.UNHEALTHY}
+    assert found - plugin == {"xid/109"}
+
+
 def test_policies_name_existing_faults() -> None:
     named = {name for p in policies().values() for name in (*p.unhealthy, *p.ignored)}
     assert named - {"*"} <= {found.id for found in EVERY}
@@ -75,7 +83,7 @@ def test_unnamed_fault_leaves_a_device_healthy() -> None:
     [
         (lambda: fault("nvidia", "xid/97"), "unknown fault 'xid/97' in the catalogue nvidia; did you mean xid/95"),
         (lambda: fault("nvida", "xid/79"), "unknown catalogue 'nvida'; did you mean nvidia"),
-        (lambda: policy("gke"), "unknown policy 'gke'; valid: nvidia-plugin, nvidia-catalogue"),
+        (lambda: policy("gke"), "unknown policy 'gke'; valid: nvidia-plugin, nvidia-dra"),
         (lambda: action("gpu-rset"), "unknown recovery action 'gpu-rset'; did you mean gpu-reset"),
     ],
 )
