@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from drahealth.suites.targets.pods.image import (
     ensure_image,
     ensure_wheels,
     has_image,
+    main,
     refusal,
     requirements,
 )
@@ -117,6 +119,14 @@ async def test_an_image_that_the_engine_has_is_not_built_again(
     assert names[0] == names[1]
     assert len(world.calls("build")) == 1
     assert not (world.root / "cache/images/context").exists()
+
+
+def test_the_program_builds_the_image_and_gives_it_a_name(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.has("mine:1")
+    monkeypatch.setattr(sys, "argv", ["image", "fake:demo", "mine:1"])
+    main()
+    (built,) = (line.split()[6] for line in world.calls("build"))
+    assert world.calls("tag") == [f"tag {built} fake:demo"]
 
 
 async def test_two_runs_at_once_build_one_image(world: World, ensure: Callable[..., "asyncio.Future[str]"]) -> None:
