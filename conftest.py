@@ -1,6 +1,7 @@
 """pytest from the root of the checkout: what our own tests need beside the plugin that is installed."""
 
 import gc
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,6 +17,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [one for n in range(workers) for one in (*long[n::workers], *others[n * part : (n + 1) * part])]
 
 
-def pytest_collection_finish() -> None:
-    """Leaves modules and tests out of garbage collections: they live to the end, and there are many of them."""
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collects no garbage before the tests, and later none of their modules, which live to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()

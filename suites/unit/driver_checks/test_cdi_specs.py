@@ -81,7 +81,7 @@ def test_invalid_spec_has_a_problem_and_no_devices(tmp_path: Path, spec: Any, wh
     assert found.devices == ()
 
 
-@pytest.mark.parametrize("text", ["", "\0", "{", "a: [", "%", "&a [*a]", "!!python/object:os.system {}", "[" * 5000])
+@pytest.mark.parametrize("text", ["", "\0", "{", "a: [", "%", "&a [*a]", "!!python/object:os.system {}", "[" * 1000])
 def test_garbage(tmp_path: Path, text: str) -> None:
     (found,) = read(tmp_path, text, "spec.yaml")
     assert (found.problem != "", found.devices) == (True, ())

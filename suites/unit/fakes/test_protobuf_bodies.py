@@ -32,13 +32,13 @@ def test_each_message_has_a_body_of_client_go() -> None:
 
 
 @given(st.sampled_from(sorted(MESSAGES)).flatmap(lambda key: objects(*key)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_an_encoded_object_reads_as_before(obj: Any) -> None:
     assert decode(encode(obj)) == Decoded(obj)
 
 
 @given(st.binary(max_size=64), st.sampled_from(sorted(MESSAGES)), st.booleans())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_random_bytes_read_as_an_object_or_are_invalid(data: bytes, key: tuple[str, str], in_envelope: bool) -> None:
     try:
         decoded = decode(body(*key, data) if in_envelope else MAGIC + data)

@@ -183,7 +183,7 @@ ALMOST = {
 
 
 @given(JSON | st.text().map(lambda text: text.replace("\n", "")) | st.fixed_dictionaries(ALMOST))
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_no_line_that_makes_no_sense_does_anything(serving: Rig, line: Any) -> None:
     async with serving.line() as ends:
         await ends.asks(ATTACH, USE)
