@@ -35,6 +35,7 @@ _SUBCOMMANDS = {
         "certify",
         "Judge the evidence of a certificate again, and compare the verdicts with those in the report.",
     ),
+    "sign": ("certify", "Sign the in-toto statement of a certificate, with a key or with sigstore."),
     "diff": (
         "certify",
         "Print the differences between two reports of drivers, or of two runs: what was tested, and the verdicts.",

@@ -11,6 +11,10 @@ from drahealth.suites.errors import ConfigurationError
 
 app = typer.Typer()
 
+TrustConfig = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.json", help="With sigstore: the ClientTrustConfig of another instance."),
+]
 Registry = Annotated[
     Path | None, typer.Option(metavar="DIR", help="With --init: registration directory of a running driver.")
 ]
@@ -134,17 +138,50 @@ def verify_report(
         Path | None,
         typer.Argument(metavar="EVIDENCE", help="With report.json: the evidence.jsonl of the same certificate."),
     ] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="PUBLIC.pem", help="Require a signature with this key, by its public key.")
+    ] = None,
+    identity: Annotated[
+        str, typer.Option(metavar="NAME", help="Require a signature with sigstore by this email or URI.")
+    ] = "",
+    issuer: Annotated[
+        str, typer.Option(metavar="URL", help="With --identity: the OpenID Connect issuer of the identity.")
+    ] = "",
+    trust_config: TrustConfig = None,
+    subject: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Require that the certificate is about this driver.")
+    ] = None,
 ) -> None:
     """Judge the evidence of a certificate again, and compare the verdicts with those in the report.
 
-    `verify` detects an edited report, or edited evidence. It does not detect a forgery that changes the report and the
-    evidence consistently.
-    Exit codes: 0 same verdicts, 1 other verdicts or an edited file, 2 unreadable files. Exit code 4: same verdicts,
-    but the report is from another version of drahealth or of the ledger.
+    `verify` detects an edited report, statement or evidence. Only a signature, with --key or --identity, detects a
+    forgery that changes all files consistently.
+    Exit codes: 0 same verdicts, 1 other verdicts, an edited file or a signature of somebody else, 2 unreadable files.
+    Exit code 4: same verdicts, but the report is from another version of drahealth or of the ledger.
     """
     from drahealth.suites.commands.certify_run import files_of, verify
+    from drahealth.suites.commands.signing import Signer
 
-    raise typer.Exit(verify(*files_of(report, evidence)))
+    raise typer.Exit(verify(*files_of(report, evidence), Signer(key, identity, issuer, trust_config, subject)))
+
+
+@app.command("sign")
+@harness_errors
+def sign_certificate(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The directory of a certificate.")],
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.pem", help="Sign with this private key. Default: sigstore, with your identity."),
+    ] = None,
+    trust_config: TrustConfig = None,
+) -> None:
+    """Sign the in-toto statement of a certificate, with a key or with sigstore.
+
+    Exit codes: 0 signed, 2 wrong usage, 3 sigstore failed.
+    """
+    from drahealth.suites.commands.signing import sign
+
+    typer.echo(f"wrote {sign(folder, key, trust_config)}")
 
 
 @app.command("diff")

@@ -1,6 +1,7 @@
 """`drahealth certify`, `verify` and `diff`: run, judge, and write or compare certificates."""
 
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Generator, Sequence
@@ -25,6 +26,15 @@ from drahealth.suites.commands.check_run import (
     write_annotations,
 )
 from drahealth.suites.commands.ending import signals_held
+from drahealth.suites.commands.signing import (
+    BUNDLE,
+    ENVELOPE,
+    STATEMENT,
+    Signer,
+    run_url,
+    statement_problem,
+    unchecked_signature,
+)
 from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.evidence import EditedEvidenceError, Evidence, EvidenceError, load_evidence
 from drahealth.suites.driver_checks.profile.file import read_profile
@@ -46,14 +56,15 @@ from drahealth.suites.report.markdown import pull_request_text
 from drahealth.suites.report.page import page
 from drahealth.suites.report.result_files import EVIDENCE, REPORT, parsed_report, read_bytes, read_report
 from drahealth.suites.report.shown_by_releases import kubelet_lines, release_lines
+from drahealth.suites.report.statement import NO_SUBJECT, NO_SUBJECT_HINT, statement_of, to_text
 from drahealth.suites.report.text import show
 from drahealth.suites.targets.option import choice
 
 # The directory of a certificate: one run at a time, and a certificate is never overwritten by accident.
 
 PAGE, JUNIT, TEXT, BADGE = "report.html", "junit.xml", "summary.md", "badge.svg"
-FILES = (EVIDENCE, REPORT, PAGE, JUNIT, TEXT, BADGE)
-"""The files of a certificate."""
+FILES = (EVIDENCE, REPORT, PAGE, JUNIT, TEXT, BADGE, STATEMENT, ENVELOPE, BUNDLE)
+"""The files of a certificate. It has no statement if the digest of the driver is unknown, and no signature at first."""
 _LOCK, _NEW = ".lock", ".new-"
 
 
@@ -155,6 +166,8 @@ def certify(run: DriverRun, request: Request) -> int:
     for line in ("", *kubelet_lines(kubelets), *release_lines(report.releases)):
         _print(line)
     write_annotations(summary)
+    if not evidence.header.artifact_sha256:
+        _print(f"\nno {STATEMENT}: {NO_SUBJECT}; {NO_SUBJECT_HINT}")
     _print(f"\n{request.out}: {', '.join(name for name in FILES if (request.out / name).exists())}")
     return _beside(report, baseline) if baseline else summary.exit_code
 
@@ -178,6 +191,9 @@ def write_files(path: Path, report: CheckReport, evidence: Evidence) -> None:
         TEXT: pull_request_text(report),
         BADGE: badge(report),
     }
+    if report.conditions.artifact_sha256:
+        digest = hashlib.sha256(texts[REPORT].encode()).hexdigest()
+        texts[STATEMENT] = to_text(statement_of(report, digest, run_url(os.environ)))
     for name, text in texts.items():
         (path / name).write_text(text, encoding="utf-8")
 
@@ -195,6 +211,11 @@ def _beside(report: CheckReport, baseline: CheckReport) -> int:
 def check_program(run: DriverRun) -> None:
     """Raises ConfigurationError if the driver's program does not exist."""
     driver = run.profile.driver
+    if driver.artifact and not driver.identified()[1]:
+        raise ConfigurationError(
+            f"artifact of [driver] must be a file, or an image with @sha256:DIGEST, got {driver.artifact}",
+            "correct the driver profile",
+        )
     if not driver.command or "{" in driver.command[0]:
         return
     program = driver.command[0]
@@ -271,14 +292,17 @@ def _check_report(path: Path) -> CheckReport:
 # `drahealth verify` and `drahealth diff`: a report beside its evidence, and beside another report.
 
 
-def verify(report_path: Path, evidence_path: Path) -> int:
+def verify(report_path: Path, evidence_path: Path, signer: Signer) -> int:
     """Judges the evidence again, and compares. Returns 0 if the report says the same, and 1 if it differs.
 
+    The statement beside the report must say the same, and have the signature of the signer.
     Returns 4 if another version or ledger judged the report: then only the verdicts are compared.
 
     Raises ConfigurationError for files that are no report or no evidence.
     """
-    report = parsed_report(read_bytes(report_path), report_path)
+    signer.check()
+    file = read_bytes(report_path)
+    report = parsed_report(file, report_path)
     certificate = report.certificate if isinstance(report, CheckReport) else None
     if not isinstance(report, CheckReport) or certificate is None:
         raise ConfigurationError(
@@ -297,6 +321,8 @@ def verify(report_path: Path, evidence_path: Path) -> int:
             f"{report_path} is the report of other evidence: it names {certificate.evidence_sha256[:8]}, "
             f"{evidence_path} has {digest[:8]}"
         )
+    if problem := statement_problem(report_path.parent, report, file, signer):
+        return _fail(problem)
     _, again = judged(evidence, digest, certificate.waivers, certificate.judged, report.rerun)
     assert again.certificate
     judges = [(one.drahealth, one.ledger_sha256) for one in (certificate, again.certificate)]
@@ -309,6 +335,8 @@ def verify(report_path: Path, evidence_path: Path) -> int:
     if found:
         return _fail(f"{report_path} differs from its evidence", found, ("the report has", "the evidence gives"))
     _print(f"verified: {certificate.text}")
+    if unchecked := unchecked_signature(report_path.parent, signer):
+        _print(unchecked)
     return 0
 
 

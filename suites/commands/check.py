@@ -164,6 +164,17 @@ def write_report(
     badge: Annotated[
         str | None, typer.Option(metavar="FILE.svg", help="Write a badge with the verdict of one result.")
     ] = None,
+    conformance: Annotated[
+        str | None,
+        typer.Option(metavar="FILE.yaml", help="Write a certificate in the form of Gateway API's ConformanceReport."),
+    ] = None,
+    implementation: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="With --conformance: organization, project, url, version or contact of your project.",
+        ),
+    ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print only the JSON Schema of reports.")] = False,
 ) -> None:
     """Write a web page, a text or a badge from the results of `check`, `certify` and `run`.
@@ -180,7 +191,14 @@ def write_report(
         return
     from drahealth.suites.commands.check_run import write_files
 
-    write_files(results or (), html=html, summary=summary, badge_file=badge)
+    write_files(
+        results or (),
+        html=html,
+        summary=summary,
+        badge_file=badge,
+        conformance=conformance,
+        about=implementation or (),
+    )
 
 
 @app.command("selftest")

@@ -34,6 +34,7 @@ from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.output_paths import check_output_file
 from drahealth.suites.report.badge import badge
 from drahealth.suites.report.check_report import check_report
+from drahealth.suites.report.conformance import ABOUT, conformance_report
 from drahealth.suites.report.document import CheckReport, to_json
 from drahealth.suites.report.junit import to_junit
 from drahealth.suites.report.markdown import pull_request_text
@@ -239,34 +240,64 @@ MOST = 8
 
 
 def write_files(
-    paths: Sequence[Path], *, html: str | None = None, summary: str | None = None, badge_file: str | None = None
+    paths: Sequence[Path],
+    *,
+    html: str | None = None,
+    summary: str | None = None,
+    badge_file: str | None = None,
+    conformance: str | None = None,
+    about: Sequence[str] = (),
 ) -> None:
     """Reads the results, and writes the files. Raises ConfigurationError."""
     if not paths:
         raise ConfigurationError(
             "missing argument RESULT", "pass files of `--report` or `--evidence`, or directories of certificates"
         )
-    if not (html or summary or badge_file):
-        raise ConfigurationError("there is nothing to write", "pass --html FILE, --summary FILE or --badge FILE")
-    for name in (html, summary, badge_file):
+    if not (html or summary or badge_file or conformance):
+        hint = "pass --html FILE, --summary FILE, --badge FILE or --conformance FILE"
+        raise ConfigurationError("there is nothing to write", hint)
+    implementation = _implementation(about)
+    for name in (html, summary, badge_file, conformance):
         check_output_file(name)
     files = read_files(paths)
     columns, reports = files.columns(), list(files.reports.values())
     if len(columns) > MOST:
         raise ConfigurationError(f"at most {MOST} results fit side by side, got {len(columns)}", "pass fewer files")
-    for option, file in (("--summary", summary), ("--badge", badge_file)):
+    for option, file in (("--summary", summary), ("--badge", badge_file), ("--conformance", conformance)):
         if file and len(reports) != 1:
             raise ConfigurationError(f"{option} needs exactly one report, got {len(reports)}", "use --html for several")
     if summary:
         Path(summary).write_text(pull_request_text(reports[0]), encoding="utf-8")
     if badge_file:
         Path(badge_file).write_text(badge(reports[0]), encoding="utf-8")
+    if conformance:
+        one = reports[0]
+        if not isinstance(one, CheckReport) or one.certificate is None:
+            raise ConfigurationError(f"{paths[0]} is no certificate", "pass the directory of a certificate")
+        import yaml
+
+        content = yaml.safe_dump(conformance_report(one, implementation), sort_keys=False, allow_unicode=True)
+        Path(conformance).write_text(content, encoding="utf-8")
     if html:
         Path(html).write_text(page_of(columns), encoding="utf-8")
     for name, one in files.reports.items():
         if isinstance(one, CheckReport):
             line = f"{name}: verdicts {NOT_JUDGED_AGAIN}"
             standard_output().print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def _implementation(about: Sequence[str]) -> dict[str, str]:
+    """What a project says of itself, from texts such as version=1.2. Raises ConfigurationError."""
+    found = {}
+    for one in about:
+        name, is_set, value = one.partition("=")
+        if name not in ABOUT or not is_set or not value:
+            raise ConfigurationError(
+                f"--implementation must be KEY=VALUE with a key of {', '.join(ABOUT)}, got {one!r}",
+                "for example --implementation version=1.2.0",
+            )
+        found[name] = value
+    return found
 
 
 # `drahealth check` and `drahealth judge`: run or read, judge, show, write the reports.

@@ -148,6 +148,10 @@ class Header:
     """Digest of the driver profile."""
     workload: str = ""
     """What drahealth created in a cluster to start the driver: kind, namespace and name; empty for other drivers."""
+    artifact: str = ""
+    """The driver itself: the name of its file, or its image; empty if unknown."""
+    artifact_sha256: str = ""
+    """Digest of this file or image."""
 
     @property
     def started_by_us(self) -> bool:
@@ -312,6 +316,8 @@ def _header(data: dict[str, Any]) -> Header:
             profile=_text(data.get("profile", "")),
             profile_sha256=_text(data.get("profile_sha256", "")),
             workload=_text(data.get("workload", "")),
+            artifact=_text(data.get("artifact", "")),
+            artifact_sha256=_text(data.get("artifact_sha256", "")),
         )
     except KeyError as error:
         raise EvidenceError(f"line 1: the header has no key `{error.args[0]}`") from None

@@ -156,6 +156,7 @@ def _writer(run: DriverRun, root: Path, clock: Clock) -> EvidenceWriter:
     started = datetime.fromtimestamp(clock.wall(), UTC).isoformat()
     names = tuple(experiment.name for experiment, excluded in plan(run) if not excluded)
     host = socket.gethostname()
+    artifact, artifact_sha256 = run.profile.driver.identified()
     header = Header(
         drahealth=__version__,
         started=started,
@@ -168,6 +169,8 @@ def _writer(run: DriverRun, root: Path, clock: Clock) -> EvidenceWriter:
         profile=run.name,
         profile_sha256=run.sha256,
         workload=run.in_cluster.name if run.in_cluster else "",
+        artifact=artifact,
+        artifact_sha256=artifact_sha256,
     )
     named = [*os.environ.items(), *run.profile.driver.environment.items(), *options_in(run.profile.driver.command)]
     redaction = Redaction(secrets_in(named, _exists), _host_paths(root), host) if run.redact else None

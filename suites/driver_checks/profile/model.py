@@ -3,6 +3,9 @@
 A profile is all that a user says of a driver: in a file for `drahealth certify`, with flags for `drahealth check`.
 """
 
+import hashlib
+import re
+import shutil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -68,6 +71,9 @@ class ClusterSection(Section):
     """Longest time until the Pod is Ready."""
 
 
+_IMAGE = re.compile(r"(?P<name>[^@\s]+)@sha256:(?P<digest>[0-9a-f]{64})")
+
+
 class DriverSection(Section):
     """[driver]: how to start the driver, or where it runs."""
 
@@ -90,6 +96,9 @@ class DriverSection(Section):
         default=None, examples=[{"registry-dir": "/var/lib/kubelet/plugins_registry"}]
     )
     """A driver that is already running: its directories, node and API server."""
+    artifact: StrictStr = Field(default="", examples=["./my-driver"])
+    """What a certificate is about: the file of the driver, relative to the file, or its image with a digest. By default
+    the program of `command`. Set it if the command starts the driver through another program, such as a shell."""
     environment: Variables = Field(default={}, examples=[{"LOG_LEVEL": "debug"}])
     """Variables for the driver, with placeholders."""
     working_directory: FilePath = Field(default=Path(), validate_default=True)
@@ -120,6 +129,19 @@ class DriverSection(Section):
             names = ", ".join(sorted(name.replace("_", "-") for name in started))
             raise ValueError(f"a driver that runs already cannot have {names}")
         return self
+
+    def identified(self) -> tuple[str, str]:
+        """The name and the SHA-256 digest of the driver: of its file, or of its image; empty texts if unknown."""
+        if image := _IMAGE.fullmatch(self.artifact):
+            return image["name"], image["digest"]
+        program = self.artifact or (self.command[0] if self.command else "")
+        is_path = "/" in program or self.artifact
+        path = self.working_directory / program if is_path else Path(shutil.which(program) or "")
+        try:
+            with path.open("rb") as file:
+                return path.name, hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError:
+            return "", ""
 
 
 class SandboxSection(Section):

@@ -1,0 +1,157 @@
+"""The certificate as an in-toto Statement, and signatures of it with a key: DSSE envelopes. Pure.
+
+A statement has the predicate type test-result v0.1 of in-toto. Its subject is the digest of the driver that ran. A
+signature is either a DSSE envelope of a key of the user, which this module makes and checks, or a bundle of sigstore.
+"""
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePrivateKey, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+
+from drahealth.suites.driver_checks.verdicts import Verdict
+from drahealth.suites.report.document import CheckedRequirement, CheckReport
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+NO_SUBJECT = "the certificate names no digest of the driver"
+NO_SUBJECT_HINT = "set `artifact` in [driver] to the file of the driver, or to its image with @sha256:DIGEST"
+
+# The statement.
+
+
+def statement_of(report: CheckReport, report_sha256: str, url: str = "") -> dict[str, Any]:
+    """The statement of a certificate. `report_sha256` is the digest of its file, and `url` that of the CI run.
+
+    Raises ValueError without the digest of a driver.
+    """
+    certificate, run = report.certificate, report.conditions
+    if certificate is None or not run.artifact_sha256:
+        raise ValueError(NO_SUBJECT)
+    files = {
+        "driver profile": run.profile_sha256,
+        "ledger of requirements": certificate.ledger_sha256,
+        "evidence.jsonl": certificate.evidence_sha256,
+        "report.json": report_sha256,
+    }
+    about = {"level": certificate.level, "releases": certificate.releases, "verdict": certificate.text}
+    harness = {"name": "drahealth", "uri": f"pkg:pypi/drahealth@{certificate.drahealth}", "annotations": about}
+    tests: dict[str, list[str]] = {"passedTests": [], "warnedTests": [], "failedTests": []}
+    for one in report.requirements:
+        if kind := _kind(one):
+            tests[kind].append(one.id)
+    result = "FAILED" if not certificate.certified else "WARNED" if tests["warnedTests"] else "PASSED"
+    return {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": run.artifact, "digest": {"sha256": run.artifact_sha256}}],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {
+            "result": result,
+            "configuration": [harness, *({"name": n, "digest": {"sha256": d}} for n, d in files.items() if d)],
+            **({"url": url} if url else {}),
+            **tests,
+        },
+    }
+
+
+def _kind(one: CheckedRequirement) -> str:
+    """The list of a requirement: warned are violated SHOULDs, waivers, and what the run could not change."""
+    match one.verdict:
+        case Verdict.NOT_APPLICABLE:
+            return ""
+        case Verdict.PASS:
+            return "passedTests"
+        case Verdict.FAIL | Verdict.ERROR | Verdict.NOT_TESTED if one.level == "MUST":
+            return "failedTests"
+        case _:
+            return "warnedTests"
+
+
+def without_url(statement: Any) -> Any:
+    """The statement without the URL of its run, which the evidence does not have."""
+    predicate = statement.get("predicate") if isinstance(statement, dict) else None
+    if not isinstance(predicate, dict):
+        return statement
+    return {**statement, "predicate": {name: value for name, value in predicate.items() if name != "url"}}
+
+
+def to_text(statement: dict[str, Any]) -> str:
+    """The content of its file."""
+    return json.dumps(statement, indent=1) + "\n"
+
+
+# Signatures with a key: DSSE envelopes, https://github.com/secure-systems-lab/dsse.
+
+
+class KeyProblem(ValueError):
+    """A key cannot be used; the message says why."""
+
+
+_KEYS = "use an Ed25519 or ECDSA key in a PEM file without a password"
+
+
+def signed(payload: bytes, private_key: bytes) -> str:
+    """The envelope of a payload, signed with a key of a PEM file. Raises KeyProblem."""
+    try:
+        key = load_pem_private_key(private_key, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise KeyProblem("it has no private key that can be read; " + _KEYS) from None
+    message = _pre_authentication(payload)
+    match key:
+        case Ed25519PrivateKey():
+            signature = key.sign(message)
+        case EllipticCurvePrivateKey():
+            signature = key.sign(message, ECDSA(SHA256()))
+        case _:
+            raise KeyProblem("the kind of its key is not supported; " + _KEYS)
+    envelope = {
+        "payloadType": PAYLOAD_TYPE,
+        "payload": base64.b64encode(payload).decode(),
+        "signatures": [{"sig": base64.b64encode(signature).decode()}],
+    }
+    return json.dumps(envelope, indent=1) + "\n"
+
+
+def opened(envelope: bytes, public_key: bytes) -> bytes | None:
+    """The payload of an envelope with a signature of this key; None without one.
+
+    Raises KeyProblem for an unusable key, and ValueError for what is no envelope.
+    """
+    try:
+        key = load_pem_public_key(public_key)
+    except (ValueError, UnsupportedAlgorithm):
+        raise KeyProblem("it has no public key that can be read; use the PEM file of the signer's public key") from None
+    if not isinstance(key, Ed25519PublicKey | EllipticCurvePublicKey):
+        raise KeyProblem("the kind of its key is not supported; use an Ed25519 or ECDSA key")
+    try:
+        content = json.loads(envelope)
+        payload = base64.b64decode(content["payload"], validate=True)
+        signatures = [base64.b64decode(one["sig"], validate=True) for one in content["signatures"]]
+        is_statement = content["payloadType"] == PAYLOAD_TYPE
+    except (ValueError, KeyError, TypeError, RecursionError, binascii.Error):
+        raise ValueError("it is no DSSE envelope") from None
+    return payload if is_statement and any(_is_signature(key, one, payload) for one in signatures) else None
+
+
+def _is_signature(key: Ed25519PublicKey | EllipticCurvePublicKey, signature: bytes, payload: bytes) -> bool:
+    message = _pre_authentication(payload)
+    try:
+        if isinstance(key, Ed25519PublicKey):
+            key.verify(signature, message)
+        else:
+            key.verify(signature, message, ECDSA(SHA256()))
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _pre_authentication(payload: bytes) -> bytes:
+    """What is signed: the type and the payload, each with its length."""
+    return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode(), len(payload), payload)
