@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from drahealth.manager.releases import RELEASES
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.processes.child import guarded
 from drahealth.suites.targets.kubelet.binaries.releases import Order, Package, Unavailable
@@ -92,15 +93,16 @@ def linker_flags(package: Package, module: Module) -> str:
     return " ".join(["-s -w", *(f"-X {where}.{name}={value}" for where in packages for name, value in facts.items())])
 
 
-def too_old(running: str, policy: str, minimum: str) -> bool:
-    """Whether a Go toolchain can neither build for `minimum` nor fetch one that can.
+def toolchain(running: str, minimum: str) -> str | None:
+    """The Go toolchain that builds for `minimum`, as a value of GOTOOLCHAIN; None if this Go cannot fetch it.
 
-    `running` is what `go env GOVERSION` prints, `policy` GOTOOLCHAIN. A development version counts as new enough.
+    `running` is what `go env GOVERSION` prints; it is `local` if it is new enough. A development version counts as new
+    enough. Go fetches other toolchains as the module golang.org/toolchain, whatever the user's GOTOOLCHAIN says.
     """
     found, needed = _numbers(running), _numbers(f"go{minimum}")
     if found is None or needed is None or found >= needed:
-        return False
-    return found < _SWITCHES_SINCE or not (policy in ("auto", "path") or policy.endswith(("+auto", "+path")))
+        return "local"
+    return "go" + ".".join(map(str, needed)) if found >= _SWITCHES_SINCE else None
 
 
 def _numbers(version: str) -> tuple[int, int, int] | None:
@@ -113,7 +115,7 @@ def _numbers(version: str) -> tuple[int, int, int] | None:
 
 _NO_NETWORK = ("dial tcp", "no such host", "lookup ", "i/o timeout", "connection re", "tls:", "x509:", "proxyconnect")
 _INSTALL_GO = "install Go {minimum} or newer from https://go.dev/dl"
-_ANY_GO = _INSTALL_GO.format(minimum="1.26")
+_ANY_GO = _INSTALL_GO.format(minimum=RELEASES[-1].go)
 
 
 class GoFailed(Exception):
@@ -143,15 +145,29 @@ class _Build:
     go: str
     order: Order
     progress: Progress
+    toolchain: str = ""
+    """GOTOOLCHAIN of the commands, if the Go of the machine is too old."""
 
     def run(self) -> str:
-        package = self.order.package
         self._write_go_mod("module drahealth.local/build\n")
-        running, policy = self._run(f"Looking at {self.go}", "env", "GOVERSION", "GOTOOLCHAIN").split("\n")[:2]
-        module = self._find(package)
-        if too_old(running, policy, module.minimum_go):
-            hint = _INSTALL_GO.format(minimum=module.minimum_go)
-            raise Unavailable(f"{running} is too old to build it (it needs Go {module.minimum_go})", hint)
+        running = self._run(f"Looking at {self.go}", "env", "GOVERSION").strip()
+        module = self._find(self.order.package)
+        chosen = toolchain(running, module.minimum_go)
+        if chosen == "local":
+            return self._compile(module, running)
+        problem = f"{running} is too old to build it (it needs Go {module.minimum_go})"
+        hint = _INSTALL_GO.format(minimum=module.minimum_go)
+        if chosen is None:
+            raise Unavailable(problem, hint)
+        other = replace(self, toolchain=chosen)
+        try:
+            running = other._run(f"Fetching {chosen}", "env", "GOVERSION").strip()
+        except GoFailed as failure:
+            raise Unavailable(f"{problem}, and {chosen} cannot be fetched: {failure}", hint) from None
+        return other._compile(module, running)
+
+    def _compile(self, module: Module, running: str) -> str:
+        package = self.order.package
         self._write_go_mod(go_mod(module))
         programs = [program_path(package, name) for name in self.order.programs]
         tools = [f"{path}@{module.version}" for path in programs]
@@ -187,6 +203,8 @@ class _Build:
         platform, temporary = self.order.platform, self.order.scratch / "tmp"
         temporary.mkdir(exist_ok=True)  # a killed Go leaves its files there, and the next run removes them
         fixed = {"GO111MODULE": "on", "GOWORK": "off", "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}
+        if self.toolchain:
+            fixed["GOTOOLCHAIN"] = self.toolchain
         return {**fixed, "GOOS": platform.system, "GOARCH": platform.architecture, "GOTMPDIR": str(temporary)}
 
 

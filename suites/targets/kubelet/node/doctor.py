@@ -14,7 +14,7 @@ from typing import Literal
 
 from drahealth.fakes.cluster.cri import CriServer
 from drahealth.fakes.cluster.runtime import ContainerRuntime
-from drahealth.manager.releases import DEFAULT_VERSION
+from drahealth.manager.releases import DEFAULT_VERSION, RELEASES
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.processes import sandbox as namespaces
 from drahealth.suites.targets.definition import Check
@@ -55,7 +55,7 @@ async def seconds_to_ready(version: str, progress: Progress = silent, kubelet: P
 MEMORY_NEEDED = 1_000_000_000
 DISK_NEEDED = 2_000_000_000
 _PYTHON_NEEDED = (3, 11)
-_GO_NEEDED = "1.26"
+_GO_NEEDED = RELEASES[-1].go
 _GIGABYTE = 1_000_000_000
 
 
@@ -175,15 +175,15 @@ def download(title: Literal["Kubernetes", "etcd"]) -> Check:
 
 def go_toolchain() -> Check:
     """Whether releases can be built if they cannot be downloaded."""
-    from drahealth.suites.targets.kubelet.binaries.build import too_old
+    from drahealth.suites.targets.kubelet.binaries.build import toolchain
 
     hint = f"needed only to build releases that cannot be downloaded: Go {_GO_NEEDED} or newer from https://go.dev/dl"
     go = shutil.which("go")
     if go is None:
         return _check("Go", False, "none", hint, needed=False)
-    done = subprocess.run([go, "env", "GOVERSION", "GOTOOLCHAIN"], capture_output=True, text=True, check=False)
-    found, policy = [*done.stdout.splitlines(), "", ""][:2]
-    ok = done.returncode == 0 and not too_old(found, policy, _GO_NEEDED)
+    done = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False)
+    found = done.stdout.strip()
+    ok = done.returncode == 0 and toolchain(found, _GO_NEEDED) is not None
     return _check("Go", ok, f"{found or 'broken'} ({go})", hint, needed=False)
 
 

@@ -13,7 +13,7 @@ from drahealth.suites.targets.kubelet.binaries.build import (
     linker_flags,
     module_path,
     program_path,
-    too_old,
+    toolchain,
 )
 from drahealth.suites.targets.kubelet.binaries.releases import (
     Order,
@@ -40,7 +40,7 @@ replace (
 SCRIPT = """#!/bin/sh
 echo "$@" >> {folder}/calls
 case "$1 $2" in
-  "env "*) printf '%s\\n' "{version}" "{policy}" ;;
+  "env "*) case "$GOTOOLCHAIN" in go1*) {fetch} ;; *) echo "{version}" ;; esac ;;
   "mod download") cat {folder}/answer; exit {download} ;;
   "get "*) ;;
   "build "*) {build} ;;
@@ -52,13 +52,13 @@ esac
 def go(tmp_path: Path) -> Callable[..., str]:
     """Makes a `go` that answers as told, and gives its path."""
 
-    def make(version: str = "go1.26.8", policy: str = "local", error: str = "", build: str = "exit 0") -> str:
+    def make(version: str = "go1.26.8", error: str = "", build: str = "exit 0", fetch: str = "exit 1") -> str:
         (tmp_path / "go.mod").write_text(GO_MOD)
         (tmp_path / "info").write_text('{"Time": "2026-09-23T17:06:22Z"}')
         answer = f'{{"Error": "{error}"}}' if error else f'{{"GoMod": "{tmp_path}/go.mod", "Info": "{tmp_path}/info"}}'
         (tmp_path / "answer").write_text(answer)
         script = tmp_path / "go"
-        values = {"version": version, "policy": policy, "download": int(bool(error)), "build": build}
+        values = {"version": version, "fetch": fetch, "download": int(bool(error)), "build": build}
         script.write_text(SCRIPT.format(folder=tmp_path, **values))
         script.chmod(0o755)
         return str(script)
@@ -120,8 +120,21 @@ def test_without_a_module_proxy_the_source_is_unavailable(go: Callable[..., str]
 
 
 def test_error_for_an_old_go_names_the_required_version(go: Callable[..., str], order: Order) -> None:
-    with pytest.raises(Unavailable, match=r"go1\.25\.3 is too old .*needs Go 1\.26\.0.*install Go 1\.26\.0 or newer"):
-        GoBuild(go(version="go1.25.3")).get(order, silent)
+    with pytest.raises(Unavailable, match=r"go1\.20\.3 is too old .*needs Go 1\.26\.0.*install Go 1\.26\.0 or newer"):
+        GoBuild(go(version="go1.20.3")).get(order, silent)
+
+
+def test_an_old_go_builds_with_the_toolchain_that_the_module_needs(go: Callable[..., str], order: Order) -> None:
+    used = 'echo "$GOTOOLCHAIN" > "$(dirname "$0")/used"'
+    old = go(version="go1.25.3", fetch='echo "$GOTOOLCHAIN"', build=used)
+    assert GoBuild(old).get(order, silent) == "built with go1.26.0 from k8s.io/kubernetes@v1.37.1"
+    assert (order.scratch.parent / "used").read_text() == "go1.26.0\n"
+
+
+def test_a_toolchain_that_cannot_be_fetched_is_named(go: Callable[..., str], order: Order) -> None:
+    old = go(version="go1.25.3", fetch="echo toolchain not available >&2; exit 1")
+    with pytest.raises(Unavailable, match=r"go1\.25\.3 is too old .*, and go1\.26\.0 cannot be fetched: toolchain not"):
+        GoBuild(old).get(order, silent)
 
 
 def test_without_go_the_source_is_unavailable(order: Order) -> None:
@@ -143,15 +156,17 @@ def test_a_long_build_shows_the_seconds(go: Callable[..., str], order: Order) ->
 
 
 @pytest.mark.parametrize(
-    ("running", "policy", "answer"),
+    ("running", "minimum", "chosen"),
     [
-        ("go1.26.0", "local", False),
-        ("go1.25.9", "local", True),
-        ("go1.25.9", "auto", False),  # it fetches a newer one
-        ("go1.25.9", "go1.25.0+auto", False),
-        ("go1.20.5", "auto", True),  # knows no other toolchains
-        ("devel go1.27-abc", "local", False),
+        ("go1.26.0", "1.26.0", "local"),
+        ("go1.26.8", "1.26.0", "local"),
+        ("go1.26.8", "1.27.0", "go1.27.0"),
+        ("go1.26.8", "1.27", "go1.27.0"),
+        ("go1.20.5", "1.26.0", None),  # knows no other toolchains
+        ("devel go1.27-abc", "1.28.0", "local"),
     ],
 )
-def test_an_old_go_that_can_fetch_a_newer_one_is_accepted(running: str, policy: str, answer: bool) -> None:
-    assert too_old(running, policy, "1.26.0") is answer
+def test_the_toolchain_is_that_of_the_machine_if_it_is_new_enough(
+    running: str, minimum: str, chosen: str | None
+) -> None:
+    assert toolchain(running, minimum) == chosen
