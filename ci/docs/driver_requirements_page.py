@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
+from drahealth.suites.driver_checks.fault_plan import AFTER_AGAIN, AGAIN, DIMENSIONS
 from drahealth.suites.driver_checks.verdicts import DriverRequirement, SubjectKind, requirements
 
 INTRODUCTION = """\
@@ -58,6 +59,21 @@ of the device plugin has its own kubelet, with its own directory.
 |---|---|---|---|
 """
 
+FAULTS_HEAD = """
+## What each level covers
+
+`drahealth check` causes no faults. At level `core`, the experiment `fault-plan` covers each value of this table. At
+level `full`, it covers each pair of a device, a moment and a change, in at most 120 s. It breaks several devices
+side by side; the others are bystanders. The certificate lists the covered values, and what the driver profile could
+not cause.
+
+Level `full` also causes faults while the driver is stopped with SIGSTOP, without a stream, across a kill of the driver,
+and after a kill of a scripted backend ([experiments](#experiments)).
+
+| dimension | value | meaning | core | full |
+|---|---|---|---|---|
+"""
+
 
 def driver_requirements_page(note: str) -> str:
     """The page; `note` names its source."""
@@ -75,6 +91,17 @@ def _parts(note: str) -> Iterator[str]:
     yield from _table("dra-driver")
     yield PLUGIN_EXPERIMENTS_HEAD
     yield from _table("device-plugin")
+    yield FAULTS_HEAD
+    yield from _dimensions()
+
+
+def _dimensions() -> Iterator[str]:
+    for dimension in DIMENSIONS:
+        core = "once" if dimension.pairs else "in each stage"
+        full = "with each value of the other two" if dimension.pairs else "in each stage"
+        for value, meaning in dimension.values.items():
+            first = f"at the moment {AGAIN}" if value == AFTER_AGAIN else core
+            yield f"| {dimension.name} | {value} | {meaning} | {first} | {full} |\n"
 
 
 def _table(subject: SubjectKind) -> Iterator[str]:

@@ -112,6 +112,7 @@ class FaultGap:
     value: str
     """The value of the dimension, such as `prepare`."""
     reason: str
+    """Why the driver profile or the driver could not cause it."""
 
 
 @dataclass(frozen=True, slots=True)

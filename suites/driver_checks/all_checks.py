@@ -2,6 +2,7 @@
 
 from drahealth.suites.driver_checks import (
     claims_checks,
+    fault_space_checks,
     faults_checks,
     health_checks,
     pods_checks,
@@ -22,6 +23,7 @@ __all__ = [
     "Check",
     "claims_checks",
     "devices_checks",
+    "fault_space_checks",
     "faults_checks",
     "health_checks",
     "plugin_pods_checks",

@@ -1,16 +1,18 @@
 """The space of faults as data, and the plan of a run that covers it. Pure.
 
-A run is judged by what it caused. So the plan does not list faults that somebody thought of: it lists dimensions with
-their values, and covers each value (level core) and each pair of values of devices, moments and changes (level full).
-Health APIs and subscribers need no pairs: each stage watches all of them.
+A run is judged by what it caused. So the plan has dimensions with values, and no list of known faults. At level core
+it covers each value, and at level full each pair of values of devices, moments and changes. Health APIs and subscribers
+need no pairs: each stage watches all of them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, product
 from typing import Literal
 
+from drahealth.proto.events import FaultGap, FaultStage
 from drahealth.proto.values import Health
+from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.profile.faults import (
     CreateFile,
@@ -18,6 +20,7 @@ from drahealth.suites.driver_checks.profile.faults import (
     PatchObject,
     WriteFile,
     overlap,
+    strings,
 )
 from drahealth.suites.driver_checks.verdicts import Level
 
@@ -36,6 +39,7 @@ class Dimension:
 
 START, AGAIN, NO_API = "right after start", "re-registration", "no API server"
 PREPARE, UNPREPARE, SECOND, IDLE = "prepare", "unprepare", "second fault", "idle"
+AFTER_AGAIN = "after a re-registration"
 EACH, TOGETHER, LAST, KINDS = "each device", "two at once", "the last device", "each pool and model"
 
 DIMENSIONS = (
@@ -57,7 +61,7 @@ DIMENSIONS = (
             "during": "a stream that is opened while the fault is caused",
             "after": "a stream that is opened after another stream has shown the fault",
             "after a cancelled stream": "a stream that is opened after another stream was cancelled",
-            "after a re-registration": "a stream that is opened after the driver was registered again",
+            AFTER_AGAIN: "a stream that is opened after the driver was registered again",
         },
     ),
     Dimension(
@@ -168,7 +172,14 @@ def usable(faults: Sequence[Fault]) -> tuple[Fault, ...]:
 
 
 def _breaks(fault: Fault, device: Device) -> bool:
-    return not fault.device or fault.device in (device.name, str(device))
+    if fault.device:
+        return fault.device in (device.name, str(device))
+    return _names_its_device(fault)
+
+
+def _names_its_device(fault: Fault) -> bool:
+    """Whether the action that breaks depends on the device. Otherwise it breaks the same one, whichever is asked."""
+    return bool(fault.device) or any("{device}" in text for text in strings(fault.break_))
 
 
 def changes_of(faults: Sequence[Fault], device: Device, number: int = 0) -> dict[str, tuple[Act, ...]]:
@@ -214,7 +225,7 @@ def _turned(faults: list[Fault], number: int) -> list[Fault]:
 
 
 def _both(one: Fault, other: Fault) -> Literal["", "replaces", "lasts beside"]:
-    """What becomes of the first fault of a device when the second one is caused; "" if nobody can say."""
+    """What the second fault of a device does to the first one; "" if that is unknown."""
     mine, theirs = one.break_, other.break_
     if isinstance(mine, CreateFile | WriteFile) and isinstance(theirs, WriteFile) and mine.path == theirs.path:
         return "replaces" if one.heal == other.heal else ""
@@ -274,6 +285,8 @@ def _left_out(targets: Sequence[Target], faults: Sequence[Fault]) -> Iterator[Ga
         if not one.lasts:
             why = "starts the driver again" if one.restarts else "is never cleared"
             yield Gap("change", f"fault {one.name}", f"it {why}; only the experiment `faults` causes it")
+        elif not _names_its_device(one):
+            yield Gap("device", f"fault {one.name}", "its action has no {device}, and the fault names no device")
 
 
 @dataclass
@@ -407,6 +420,8 @@ class _Planner:
         acts: list[Act] = []
         if moment != SECOND:  # there the earlier fault lasts
             room = max(len(self.targets) - 1 - len(begins), 1)
+            if len(self._running) > 1:  # one stays broken while others recover
+                room = min(room, len(self._running) - 1)
             for device, left in list(self._running.items()):
                 if len(acts) == room or (moment == NO_API and _needs_api(left[0])):
                     continue
@@ -427,27 +442,35 @@ def _needs_api(act: Act) -> bool:
     return any(isinstance(one, PatchObject) for one in act.fault.actions)
 
 
-# What a plan covers.
+# What a run covered.
+
+_NAMES = 8
+"""Devices that a summary names; there can be 32."""
 
 
-def covered(stages: Iterable[tuple[str, Sequence[tuple[str, str]]]]) -> dict[str, list[str]]:
-    """The values of each dimension that stages cover. A stage has a moment, and devices that break, with changes."""
-    all_ = list(stages)
-    begun = list(chain.from_iterable(begins for _, begins in all_))
-    return {
-        "device": list(dict.fromkeys(device for device, _ in begun)),
-        "moment": [one for one in MOMENTS if any(moment == one and begins for moment, begins in all_)],
-        "change": [one for one in CHANGES if any(change == one for _, change in begun)],
+def covered(evidence: Evidence) -> dict[str, tuple[str, ...]]:
+    """The values of each dimension that the plan of a run covered, in their order; empty for a run without a plan."""
+    stages = [one.what for one in evidence.of(FaultStage)]
+    if not stages:
+        return {}
+    devices = list(dict.fromkeys(chain.from_iterable(one.devices for one in stages)))
+    more = (f"and {len(devices) - _NAMES} more",) if len(devices) > _NAMES else ()
+    seen: dict[str, tuple[str, ...]] = {
+        "device": (*devices[:_NAMES], *more),
+        "health API": tuple(dict.fromkeys(chain.from_iterable(one.health_apis for one in stages))),
     }
-
-
-def pairs_covered(stages: Iterable[tuple[str, Sequence[tuple[str, str]]]]) -> int:
-    """How many pairs of a device, a moment and a change the stages cover."""
-    found = {
-        frozenset(pair)
-        for moment, begins in stages
-        for device, change in begins
-        for pair in product(*[(("moment", moment), ("device", device), ("change", change))] * 2)
-        if pair[0] != pair[1]
+    named = {
+        "subscriber": {name for one in stages for name in one.subscribers},
+        "moment": {one.moment for one in stages},
+        "change": {change for one in stages for change in one.changes},
     }
-    return len(found)
+    for one in DIMENSIONS:
+        if one.name in named:
+            seen[one.name] = tuple(value for value in one.values if value in named[one.name])
+    return seen
+
+
+def not_caused(evidence: Evidence) -> tuple[str, ...]:
+    """What the plan of a run could not cause, each with the reason."""
+    gaps = (one.what for one in evidence.of(FaultGap))
+    return tuple(dict.fromkeys(f"{one.dimension} {one.value}: {one.reason}" for one in gaps))

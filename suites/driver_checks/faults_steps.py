@@ -69,6 +69,10 @@ class FaultStreams:
             await self._fence(device, all_show)
         return any(map(shown, self.of(device)))
 
+    def all_show(self, device: Device, shown: Shown) -> bool:
+        """Whether all streams show it now."""
+        return all(map(shown, self.of(device)))
+
     async def report_again(self) -> None:
         """Waits until each stream has two more reports of each device: the second one within the timeout of the first.
 

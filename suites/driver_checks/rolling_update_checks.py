@@ -224,6 +224,7 @@ def newer_instance_keeps_its_health(evidence: Evidence, found: list[Stream]) -> 
     update = _update(evidence)
     if isinstance(update, Finding):
         return not_tested(update.seen, *update.records)
+    found = [one for one in found if not one.api.prepared_only]
     known = frozenset(
         d for one in found if one.opened.number < update.newer.number for r in one.reports for d in listed(r)
     )

@@ -14,6 +14,7 @@ from drahealth.proto.events import ExperimentEnded
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
+from drahealth.suites.driver_checks.fault_plan import covered, not_caused
 from drahealth.suites.driver_checks.judge import Judgement, judge, shown_abilities
 from drahealth.suites.driver_checks.observed import crashes
 from drahealth.suites.driver_checks.output_text import exit_text
@@ -158,6 +159,10 @@ class Summary:
     """Whether the run reached its end."""
     exits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """How the driver exited by itself, each with the IDs of the requirements that are not tested for this reason."""
+    covered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The values of each dimension of faults that the run caused; empty for a run without the plan of faults."""
+    not_caused: tuple[str, ...] = ()
+    """What the plan of faults could not cause, with the reasons."""
 
     @property
     def verdict(self) -> str:
@@ -240,7 +245,17 @@ def summarize(
     reasons = (*(f"{how[0].upper()}{how[1:]}." for how in exits), *reasons)
     running = not evidence.header.started_by_us
     first = sorted(judgements, key=lambda one: not (running and _needs_start(one)))
-    return Summary(outcome, reasons, tuple(first), running, tuple(only), complete=evidence.complete, exits=exits)
+    return Summary(
+        outcome,
+        reasons,
+        tuple(first),
+        running,
+        tuple(only),
+        complete=evidence.complete,
+        exits=exits,
+        covered=covered(evidence),
+        not_caused=not_caused(evidence),
+    )
 
 
 def _outcome(

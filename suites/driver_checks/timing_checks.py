@@ -323,6 +323,7 @@ def _again(name: str, times: Times, continued: Observation[SignalSent], end: flo
 def stream_after_a_pause_starts_with_all_devices(evidence: Evidence, found: list[Stream]) -> Finding:
     """A stream that opens after 30 s without a subscriber has a first report with all devices within 5 s."""
     records, pauses, unproven = [], [], None
+    found = [one for one in found if not one.api.prepared_only]
     for stream in found:
         before = [one for one in found if one.end and one.end.at <= stream.opened.at]
         pause = stream.opened.at - max((one.end.at for one in before if one.end), default=stream.opened.at)

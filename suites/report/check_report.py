@@ -65,6 +65,8 @@ def check_report(
         certificate=certificate,
         families=dict(summary.families),
         abilities=summary.abilities,
+        covered=dict(summary.covered),
+        not_caused=summary.not_caused,
         releases=shown_by_releases(evidence),
     )
 

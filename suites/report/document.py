@@ -441,6 +441,11 @@ class CheckReport(Report):
     abilities: Mapping[str, Grade] = field(default_factory=dict)
     """How the run showed each ability of the driver: observed, asked or forced. If an ability is missing, the
     run did not show it."""
+    covered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The values of each dimension of faults that the run caused, such as devices and moments; docs/drivers.md lists
+    the dimensions. Empty for a run without the experiment fault-plan."""
+    not_caused: tuple[str, ...] = ()
+    """What the experiment fault-plan could not cause, each with the reason."""
     releases: tuple[ReleaseView, ...] = ()
     """What kubelets of each release show of the same reports: an entry for each prepared device and release."""
 

@@ -69,6 +69,8 @@ def _lines(report: AnyReport) -> Iterator[str]:
         yield "; ".join(f"{grade}: {_plain(', '.join(names))}" for grade, names in abilities.items()) + ".\n"
     if isinstance(report, CheckReport) and report.certificate:
         yield from (f"- Kubelet {one.release} {_plain(str(one))}." for one in report.certificate.kubelets)
+        yield from (f"- Faults by {name}: {_plain(', '.join(values))}." for name, values in report.covered.items())
+        yield from (f"- Not caused: {_plain(gap)}." for gap in report.not_caused)
         yield ""
     counts = ", ".join(f"{count} {verdict}" for verdict, count in report.counts.items()).replace("_", " ")
     yield f"{counts or 'no scenario'}. Run of {_plain(started)}, drahealth {_plain(drahealth)}."

@@ -225,6 +225,10 @@ def _facts_of_check(report: CheckReport) -> Iterator[tuple[str, str]]:
     yield from report.families.items()
     for grade, names in by_grade(report.abilities).items():
         yield grade, ", ".join(names)
+    for dimension, values in report.covered.items():
+        yield f"faults by {dimension}", ", ".join(values)
+    if report.not_caused:
+        yield "not caused", "; ".join(report.not_caused)
     if run.profile:
         yield "driver profile", run.profile
     if run.workload:

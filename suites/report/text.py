@@ -69,6 +69,12 @@ def show(summary: Summary, console: Console, rerun: str) -> None:
             console.print(Text(f"remark by the unproven check {name}: {printable(finding.seen)}", style="yellow"))
     for grade, names in by_grade(summary.abilities).items():
         console.print(Text(f"\n{grade}: {', '.join(names)}", style="dim"), soft_wrap=True, end="")
+    for dimension, values in summary.covered.items():
+        console.print(
+            Text(f"\nfaults by {dimension}: {printable(', '.join(values))}", style="dim"), soft_wrap=True, end=""
+        )
+    for gap in summary.not_caused:
+        console.print(Text(f"\nnot caused: {printable(gap)}", style="dim"), soft_wrap=True, end="")
     reasons = "".join(f"\n  {as_called(printable(reason))}" for reason in summary.reasons)
     style = "bold green" if summary.exit_code == 0 else "bold red"
     console.print(Text(f"\n{summary.verdict}{reasons}", style=style))

@@ -1,13 +1,14 @@
 """Mutants that report faults wrongly."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 from drahealth.fakes.cluster.api import SLICES, ApiError
-from drahealth.proto.health_apis import HealthApi
+from drahealth.proto.health_apis import V1ALPHA1, HealthApi
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.driver_checks.mutants.healthy import Healthy, give_up
 from drahealth.suites.driver_checks.mutants.lifetime import SliceNotRestored
@@ -17,6 +18,8 @@ from drahealth.suites.driver_checks.mutants.table import mutant
 _BREAK, _HEAL = "break-is-reported", "heal-is-reported"
 _UNKNOWN = "unknown-is-not-unhealthy"
 _OTHERS = "fault-leaves-other-devices-alone"
+_AGREE = "reports-agree-while-a-fault-lasts"
+_BYSTANDERS = "bystanders-keep-their-health"
 _TIMEOUT = "devices-are-refreshed-within-their-timeout"
 
 
@@ -68,12 +71,13 @@ class HealNotReported(Healthy):
         super().apply_faults(self.faults | found)
 
 
-@mutant("change-of-the-cause-is-reported")
+@mutant("change-of-the-cause-is-reported", "each-change-of-a-cause-is-reported")
 class FirstCauseStays(Healthy):
     """The message of a broken device does not change when the cause changes."""
 
     def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
-        super().apply_faults({name: self.faults.get(name, one) for name, one in found.items()})
+        old = {name: one for name, one in self.faults.items() if name in found and one.health is found[name].health}
+        super().apply_faults(found | old)
 
 
 @mutant(_UNKNOWN)
@@ -85,7 +89,7 @@ class UnknownAsUnhealthy(Healthy):
         return replace(found, health=Health.UNHEALTHY) if found.health is Health.UNKNOWN else found
 
 
-@mutant(_OTHERS)
+@mutant(_OTHERS, _BYSTANDERS, "each-unknown-health-is-reported")
 class AllDevicesBreak(Healthy):
     """If one device breaks, the driver reports all devices as unhealthy."""
 
@@ -94,7 +98,7 @@ class AllDevicesBreak(Healthy):
         super().apply_faults(dict.fromkeys(self.devices, worst) if worst else {})
 
 
-@mutant(_OTHERS)
+@mutant(_OTHERS, _BYSTANDERS, _AGREE)
 class NextDeviceBreaks(Healthy):
     """If one device breaks, the driver reports the next device as unknown."""
 
@@ -103,20 +107,23 @@ class NextDeviceBreaks(Healthy):
         super().apply_faults({name: replace(one, health=Health.UNKNOWN) for name, one in after.items()} | found)
 
 
-@mutant("all-subscribers-hear-a-fault", "all-subscribers-receive-all-reports")
+@mutant("all-subscribers-hear-a-fault", "all-subscribers-receive-all-reports", "health-apis-agree", _AGREE)
 class OneSubscriberHears(Healthy):
-    """Only the newest stream shows changes. Each other stream repeats the health of its first report."""
+    """Only the newest stream of a health API shows changes. Each other one repeats the health of its first report."""
 
     heartbeat = 1
     change = 0
-    newest = 0
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.newest: Counter[str] = Counter()
 
     async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
-        self.newest += 1
-        mine, first = self.newest, self.listed(api, 0)
+        self.newest[api.name] += 1
+        mine, first = self.newest[api.name], self.listed(api, 0)
         async for message in super().watch(api, context):
             old = [replace(one, updated=self.time()) for one in first]
-            yield message if mine == self.newest else api.encode(old, {})
+            yield message if mine == self.newest[api.name] else api.encode(old, {})
 
 
 @mutant("driver-survives-faults")
@@ -336,3 +343,111 @@ class IgnoresChangesOfAPause(Healthy):
                 self.apply_faults(found)
             before, last = found, clock()
             await asyncio.sleep(self.poll)
+
+
+@mutant("each-break-is-reported")
+class LastDeviceIsWatched(Healthy):
+    """The driver watches the health of the last device only."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        super().apply_faults({name: one for name, one in found.items() if name == self.devices[-1]})
+
+
+@mutant("each-unknown-health-is-reported")
+class OneBrokenDevice(Healthy):
+    """While a device is broken, the driver does not report that another one breaks."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        known = {name: one for name, one in found.items() if name in self.faults}
+        super().apply_faults(known or dict(list(found.items())[:1]))
+
+
+@mutant("each-recovery-is-reported")
+class SecondRecoveryIsLost(Healthy):
+    """The driver does not report that a device recovers for the second time."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.recovered: list[str] = []
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        healed = [name for name in self.faults if name not in found]
+        lost = {name: self.faults[name] for name in healed if name in self.recovered}
+        self.recovered += healed
+        super().apply_faults(lost | found)
+
+
+@mutant("each-unknown-health-is-reported")
+class UnhealthyStaysUnhealthy(Healthy):
+    """The driver does not report Unknown for a device that is unhealthy."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        old = {name: one for name, one in self.faults.items() if one.health is Health.UNHEALTHY}
+        lost = {name: old[name] for name, one in found.items() if name in old and one.health is Health.UNKNOWN}
+        super().apply_faults(found | lost)
+
+
+@mutant(_AGREE, level="core")
+class RecoveryHealsAll(Healthy):
+    """When a device recovers, the driver reports all devices as healthy for half a second."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        if self.faults.keys() - found.keys():
+            super().apply_faults({})
+            asyncio.get_running_loop().call_later(0.5, lambda: self.apply_faults(self.read_faults()))
+        else:
+            super().apply_faults(found)
+
+
+@mutant(_AGREE)
+class FirstReportIsHealthy(Healthy):
+    """The first report of each stream says that all devices are healthy; the next report follows at once."""
+
+    def listed(self, api: HealthApi, number: int) -> list[DeviceHealth]:
+        found = super().listed(api, number)
+        return found if number else [replace(one, health=Health.HEALTHY, message="") for one in found]
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        asyncio.get_running_loop().call_later(0.1, self.wake)
+        async for message in super().watch(api, context):
+            yield message
+
+
+@mutant("all-subscribers-hear-a-fault", _AGREE)
+class OldApiStaysHealthy(Healthy):
+    """Over v1alpha1, the driver reports all devices as healthy."""
+
+    def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
+        found = super().health_of(device, api)
+        return replace(found, health=Health.HEALTHY, message="") if api is V1ALPHA1 else found
+
+
+@mutant(_AGREE, level="core")
+class PreparedDeviceIsHealthy(Healthy):
+    """The driver reports each prepared device as healthy."""
+
+    def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
+        found = super().health_of(device, api)
+        held = {one.device for devices in self.prepared.values() for one in devices}
+        return replace(found, health=Health.HEALTHY, message="") if device in held else found
+
+
+@mutant(_AGREE, level="core")
+class RegistrationResetsHealth(Healthy):
+    """After a registration, the driver reports all devices as healthy until one of them changes."""
+
+    async def notified(self, request: Any, context: Any) -> Any:
+        self.faults = {}
+        return await super().notified(request, context)
+
+
+@mutant(_AGREE, level="core")
+class CancelledStreamResetsHealth(Healthy):
+    """After a stream was cancelled, the driver reports all devices as healthy until one of them changes."""
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        try:
+            async for message in super().watch(api, context):
+                yield message
+        finally:
+            self.faults = {}

@@ -146,7 +146,7 @@ def test_driver_that_exits_after_a_fault_fails() -> None:
 @pytest.mark.parametrize(("reason", "verdict"), [(NO_FAULTS, STATIC), (FAULTS_MISSING, NOT_TESTED)])
 def test_profile_without_faults_never_passes(reason: str, verdict: Verdict) -> None:
     done = [(name, ExperimentEnded("done")) for name in ("registration", "services")]
-    ended = [("faults", ExperimentEnded("not applicable", reason))]
+    ended = [(name, ExperimentEnded("not applicable", reason)) for name in ("faults", "fault-plan")]
     judged = judge(evidence_of(*done, *ended, header=replace(HEADER, level="core")))
     core = {one.requirement.id: one.verdict for one in judged if one.requirement.id.startswith("FAULT-0")}
     assert set(core.values()) == {verdict}

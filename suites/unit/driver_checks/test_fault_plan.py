@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 
+from drahealth.proto.events import FaultGap, FaultStage
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.fault_plan import (
     CHANGES,
@@ -20,18 +21,25 @@ from drahealth.suites.driver_checks.fault_plan import (
     changes_of,
     chosen,
     covered,
+    not_caused,
     plan,
 )
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.profile.faults import Fault, PatchObject, RemoveFile, WriteFile
 from drahealth.suites.driver_checks.verdicts import Level
+from drahealth.suites.unit.driver_checks.evidence_of import evidence_of
 from drahealth.suites.unit.driver_checks.runs import fault
 
 FILE, OTHER = "/health/{device}", "/links/{device}"
 HOT = fault("hot", WriteFile(FILE, "hot"), RemoveFile(FILE), change=WriteFile(FILE, "fan"), settle=1.0)
 LOST = fault("lost", WriteFile(FILE, "lost"), RemoveFile(FILE), health=Health.UNKNOWN, settle=1.0)
 UNLINKED = fault("unlinked", WriteFile(OTHER, "no link"), RemoveFile(OTHER), settle=1.0)
-PATCHED = fault("patched", PatchObject("Node", "n", "", {}), PatchObject("Node", "n", "", {}), settle=1.0)
+PATCHED = fault(
+    "patched",
+    PatchObject("Node", "n", "", {"metadata": {"labels": {"broken": "{device}"}}}),
+    PatchObject("Node", "n", "", {"metadata": {"labels": {"broken": "{device}"}}}),
+    settle=1.0,
+)
 ALL = (HOT, LOST)
 
 
@@ -174,12 +182,25 @@ def test_many_devices_are_reduced_to_the_last_one_and_one_of_each_kind() -> None
     assert {"gpu-000", "gpu-077", "gpu-099"} <= names
 
 
-def test_coverage_names_the_values_of_each_dimension() -> None:
-    assert covered([(IDLE, [("pool/gpu-0", "recover")]), (PREPARE, [])]) == {
-        "device": ["pool/gpu-0"],
-        "moment": [IDLE],
-        "change": ["recover"],
+def test_coverage_names_the_values_of_each_dimension_and_the_gaps() -> None:
+    stage = FaultStage("planned", IDLE, ("pool/gpu-0",), ("recover",), ("v1.DRAResourceHealth",), ("after", "before"))
+    evidence = evidence_of(("fault-plan", stage), ("fault-plan", FaultGap("planned", "moment", PREPARE, "no claim")))
+    assert covered(evidence) == {
+        "device": ("pool/gpu-0",),
+        "health API": ("v1.DRAResourceHealth",),
+        "subscriber": ("before", "after"),
+        "moment": (IDLE,),
+        "change": ("recover",),
     }
+    assert not_caused(evidence) == ("moment prepare: no claim",)
+    assert covered(evidence_of()) == {}
+
+
+def test_action_that_names_no_device_is_caused_in_none() -> None:
+    fixed = fault("fixed", WriteFile("/health/gpu-1", "x"), RemoveFile("/health/gpu-1"))
+    made = plan((fixed,), targets(3), "core")
+    assert made.stages == ()
+    assert "its action has no {device}, and the fault names no device" in {gap.reason for gap in made.gaps}
 
 
 def test_what_does_not_fit_into_the_time_is_a_gap() -> None:

@@ -1,0 +1,438 @@
+"""Checks of all experiments with faults: what holds for each device, stream and moment, whatever was done elsewhere."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from drahealth.proto.events import FaultCleared, FaultInjected, ProcessStarted
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.driver_checks.check import check
+from drahealth.suites.driver_checks.evidence import Evidence
+from drahealth.suites.driver_checks.observed import Device, named
+from drahealth.suites.driver_checks.observed_health import (
+    IN_FLIGHT,
+    Step,
+    Stream,
+    Times,
+    absence,
+    arrivals,
+    began,
+    deadline,
+    failed_adapter,
+    streams,
+)
+from drahealth.suites.driver_checks.profile.faults import MARGIN
+from drahealth.suites.driver_checks.verdicts import (
+    Finding,
+    failed,
+    not_applicable,
+    not_tested,
+    passed,
+    static,
+    strongest,
+    worst,
+)
+
+PLAN = "fault-plan"
+ALWAYS = (
+    *("faults", PLAN, "fault-during-prepare", "fault-without-stream", "fault-without-api-server"),
+    *("fault-during-kubelet-restart", "second-fault"),
+)
+"""The experiments with faults whose reports count from the time of the action on.
+
+In others the driver is stopped, starts again, lacks its backend, or has two instances: they have their own checks.
+"""
+
+
+# What was done to each device, and what it must show until the next action.
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A stream with the reports of each device."""
+
+    stream: Stream
+    times: Mapping[Device, Times]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """From an action on a device until the next one."""
+
+    step: Step
+    device: Device
+    shows: frozenset[str]
+    """The healths that the driver may report; empty after an action that failed."""
+    end: float
+    streams: tuple[Watched, ...]
+    """Those of the experiment."""
+    before: "Phase | None" = None
+    """The action before."""
+
+    @property
+    def start(self) -> float:
+        """When the action began."""
+        return began(self.step)
+
+    @property
+    def limit(self) -> float:
+        """When a report must show it."""
+        return deadline(self.step)
+
+    @property
+    def about(self) -> str:
+        """The device and the fault, in words."""
+        what = self.step.what
+        verb = "cleared" if isinstance(what, FaultCleared) else "caused"
+        return f"{self.device}, fault {what.fault} {verb} by `{what.action}`"
+
+    def times(self, watched: Watched) -> Times:
+        """The reports of the device on a stream in this phase."""
+        return [one for one in watched.times.get(self.device, []) if self.start <= one[0] < self.end]
+
+    def is_shown(self, one: DeviceHealth) -> bool:
+        """Whether a report has one of the healths."""
+        return str(one.health) in self.shows
+
+    def first_shown(self, each: Sequence[Watched]) -> float:
+        """When one of the streams first showed it; infinity if none did."""
+        return min(
+            (at for stream in each for at, _, one in self.times(stream) if self.is_shown(one)), default=float("inf")
+        )
+
+
+def phases(evidence: Evidence, *experiments: str) -> list[Phase]:
+    """All actions on devices in these experiments."""
+    found = []
+    for name in experiments:
+        steps: list[Step] = [*evidence.of(FaultInjected, name), *evidence.of(FaultCleared, name)]
+        if not steps:
+            continue
+        mine = tuple(Watched(one, arrivals(one)) for one in streams(evidence, name) if not one.api.prepared_only)
+        starts = [one.at for one in evidence.of(ProcessStarted, name)]
+        by_device: dict[Device, list[Step]] = {}
+        for step in sorted(steps, key=lambda one: one.number):
+            by_device.setdefault(Device(step.what.pool, step.what.device), []).append(step)
+        for device, each in by_device.items():
+            before = None
+            for step, later in itertools.zip_longest(each, each[1:]):
+                end = began(later) if later else float("inf")
+                if isinstance(step.what, FaultCleared) or step.what.grade == "asked":  # a new process may not know it
+                    end = min([end, *(at for at in starts if at > step.at)])
+                before = Phase(step, device, _shows(step), end, mine, before)
+                found.append(before)
+    return found
+
+
+def _shows(step: Step) -> frozenset[str]:
+    what = step.what
+    if what.outcome != "done":
+        return frozenset()
+    if what.shows:
+        return frozenset(what.shows)
+    if isinstance(what, FaultCleared):
+        return frozenset({str(Health.HEALTHY)})
+    return (
+        frozenset({what.health}) if what.step == "break" else frozenset({Health.UNHEALTHY.value, Health.UNKNOWN.value})
+    )
+
+
+def _nothing(evidence: Evidence) -> Finding:
+    if absent := absence(evidence):
+        return not_applicable(absent[0], *absent[1])
+    return not_tested("no fault was caused")
+
+
+# A report agrees with what the driver said before.
+
+
+@check(
+    "FAULT-16",
+    "services",
+    "faults",
+    reads=ALWAYS[1:],
+    fix="Keep the health of each device in one place, and make each report from it: over each health API, for new "
+    "streams, and for heartbeats.",
+)
+def reports_agree_while_a_fault_lasts(evidence: Evidence) -> Finding:
+    """After a fault, or a recovery, was reported or had to be, no report of the device on any stream says otherwise."""
+    found = phases(evidence, *ALWAYS)
+    compared = 0
+    for phase in found:
+        late = phase.before is not None and phase.before.first_shown(phase.streams) > phase.before.limit
+        if not phase.shows or late:  # what was late can come after the next action: FAULT-01 judges it
+            continue
+        any_ = phase.first_shown(phase.streams)
+        for watched in phase.streams:
+            mine = phase.times(watched)
+            if any_ == float("inf") or not mine:
+                continue
+            compared += _kind(phase.step) in ("break", "unknown")
+            if problem := _disagrees(phase, watched, mine, any_):
+                at, number, one = problem[1]
+                seen = f"{phase.about}: {one.health} {one.message!r} {problem[0]}, {at - phase.step.at:.1f} s later"
+                return failed(
+                    f"{' or '.join(sorted(phase.shows))} in each report until the next change",
+                    f"{seen}, in {watched.stream}",
+                    phase.step.number,
+                    number,
+                )
+    if not compared:
+        return _nothing(evidence)
+    grades = (one.step.what.grade for one in found if isinstance(one.step.what, FaultInjected))
+    text = f"{compared} streams agree after {len(found)} actions"
+    return replace(passed(text, *(one.step.number for one in found)), grade=strongest(grades))
+
+
+def _disagrees(
+    phase: Phase, watched: Watched, mine: Times, any_: float
+) -> tuple[str, tuple[float, int, DeviceHealth]] | None:
+    """The first report of a stream that says otherwise, and why it counts."""
+    stream, shown = watched.stream, False
+    same_api = phase.first_shown([one for one in phase.streams if one.stream.api is stream.api])
+    for report in mine:
+        at, number, one = report
+        if phase.is_shown(one):
+            shown = True
+        elif shown:
+            return "after this stream had shown it", report
+        elif at > max(phase.limit, any_ + IN_FLIGHT):
+            return "after the settle time", report
+        elif number == stream.reports[0].number and (
+            stream.opened.at > same_api or stream.opened.at > any_ + IN_FLIGHT
+        ):
+            return "in the first report of a new stream, although another stream had shown it", report
+    return None
+
+
+# Other devices.
+
+
+@check(
+    "FAULT-05",
+    "services",
+    PLAN,
+    reads=tuple(name for name in ALWAYS if name != PLAN),
+    fix="Change only the health and the message of the device that broke or recovered.",
+)
+def bystanders_keep_their_health(evidence: Evidence) -> Finding:
+    """No report of any stream changes a device because of what happens to another one."""
+    found = phases(evidence, *ALWAYS)
+    by_experiment: dict[str, list[Phase]] = {}
+    for phase in found:
+        by_experiment.setdefault(phase.step.experiment, []).append(phase)
+    watched: set[Device] = set()
+    for mine in by_experiment.values():
+        for device, before, after, stream in _changes(mine[0].streams):
+            watched.add(device)
+            own = [one for one in mine if one.device == device and one.start <= after[0]]
+            if _is_explained(own[-1] if own else None, before, after):
+                continue
+            if cause := next((one for one in mine if one.device != device and _is_near(one, after[0])), None):
+                old, new = before[2], after[2]
+                seen = f"{device}: {new.health} {new.message!r} in {stream}, when {cause.about}"
+                expected = f"{device} stays {old.health} {old.message!r}"
+                return failed(expected, seen, cause.step.number, before[1], after[1])
+    if not found or not any(mine[0].streams for mine in by_experiment.values()):
+        return _nothing(evidence)
+    return passed(f"no bystander changed during {len(found)} actions", *(one.step.number for one in found))
+
+
+_Report = tuple[float, int, DeviceHealth]
+
+
+def _changes(each: Sequence[Watched]) -> Iterator[tuple[Device, _Report, _Report, Stream]]:
+    """Each report of a device with another health or message than the one before.
+
+    The first one of a stream follows the last one of the streams of the same health API.
+    """
+    latest: dict[tuple[str, Device], _Report] = {}
+    reports = (
+        (report, device, watched.stream)
+        for watched in each
+        for device, times in watched.times.items()
+        for report in times
+    )
+    own: dict[tuple[str, Device], _Report] = {}
+    for report, device, stream in sorted(reports, key=lambda one: one[0][1]):
+        before = own.get((stream.id, device))
+        if before is None:  # what was said before the stream was opened
+            last = latest.get((stream.api.name, device))
+            before = last if last and last[0] < stream.opened.at else None
+        own[stream.id, device] = latest[stream.api.name, device] = report
+        if before and (before[2].health, before[2].message) != (report[2].health, report[2].message):
+            yield device, before, report, stream
+
+
+def _is_explained(own: Phase | None, before: _Report, after: _Report) -> bool:
+    """Whether a change is that of the device itself: it belongs to its last action, or FAULT-16 judges it."""
+    if own is None:
+        return False
+    reacts = not own.is_shown(before[2])
+    return not own.is_shown(after[2]) or reacts or before[0] < own.start or after[0] <= own.limit
+
+
+def _is_near(other: Phase, at: float) -> bool:
+    """Whether a change comes with an action on another device: until the last stream has shown the action."""
+    shown = [other.first_shown([stream]) for stream in other.streams]
+    last = max((one for one in shown if one < float("inf")), default=other.limit)
+    return other.start <= at <= max(last, min(other.step.at + IN_FLIGHT, other.limit))
+
+
+# Each action of the plan is reported.
+
+_Kind = Literal["break", "unknown", "change", "heal"]
+
+
+def _kind(step: Step) -> _Kind:
+    if isinstance(step.what, FaultCleared):
+        return "heal"
+    if step.what.step == "change":
+        return "change"
+    return "unknown" if step.what.health == Health.UNKNOWN else "break"
+
+
+def _planned(requirement: str, kind: _Kind, none: str, fix: str) -> Callable[[Callable[[], None]], None]:
+    """Registers a check of all actions of this kind in the plan."""
+
+    def register(name: Callable[[], None]) -> None:
+        def whole(evidence: Evidence) -> Finding:
+            if absent := absence(evidence):
+                return not_applicable(absent[0], *absent[1])
+            all_ = phases(evidence, PLAN)
+            mine = [one for one in all_ if _kind(one.step) == kind]
+            judged = [_graded(one, _reported(one, all_)) for one in mine]
+            if not all_:
+                return not_tested("no fault was caused")
+            if not judged:
+                return static(none, *(one.step.number for one in all_))
+            found = worst(judged)
+            text = f"{len(judged)} actions were reported in time"
+            return replace(found, seen=text) if found.verdict == "PASS" else found
+
+        whole.__name__ = name.__name__
+        whole.__doc__ = name.__doc__
+        check(requirement, "services", PLAN, fix=fix)(whole)
+
+    return register
+
+
+def _graded(phase: Phase, finding: Finding) -> Finding:
+    what = phase.step.what
+    return replace(finding, grade=what.grade) if isinstance(what, FaultInjected) else finding
+
+
+@_planned(
+    "FAULT-01",
+    "break",
+    "each fault makes the health unknown",
+    "Watch the health of each device at all times: while a claim is prepared, after a restart, and without API server.",
+)
+def each_break_is_reported() -> None:
+    """Each break of the plan is reported within the settle time."""
+
+
+@_planned(
+    "FAULT-02",
+    "heal",
+    "no fault of the driver profile can be healed",
+    "Watch each broken device until it recovers, and report each recovery, also the second one of the same device.",
+)
+def each_recovery_is_reported() -> None:
+    """Each recovery of the plan is reported within the settle time."""
+
+
+@_planned(
+    "FAULT-03",
+    "change",
+    "no fault of the driver profile has a change of its cause",
+    "Send a report when the message of a device changes, even if the health stays the same.",
+)
+def each_change_of_a_cause_is_reported() -> None:
+    """Each change of a cause in the plan is reported within the settle time."""
+
+
+@_planned(
+    "FAULT-04",
+    "unknown",
+    "no fault of the driver profile makes the health of a device unknown",
+    "Report Unknown if the health cannot be determined, also of a device that was Unhealthy before.",
+)
+def each_unknown_health_is_reported() -> None:
+    """Each device of the plan whose health becomes unknown is reported as Unknown within the settle time."""
+
+
+def _reported(phase: Phase, all_: Sequence[Phase]) -> Finding:
+    """Whether any stream showed an action in time."""
+    if problem := failed_adapter(phase.step, str(phase.device)):
+        return problem
+    able = [one for one in phase.streams if _kind(phase.step) != "change" or "message" in one.stream.api.carries]
+    old = _said_before(phase)
+    shown = [found for stream in able if (found := _first(phase, stream, old))]
+    if in_time := min((one for one in shown if one[0] <= phase.limit), default=None):
+        return passed(f"{phase.about}: reported", phase.step.number, in_time[1])
+    what = " or ".join(sorted(phase.shows))
+    expected = f"{phase.device} is {what} within {phase.step.what.settle:.4g} s (plus {MARGIN:g} s for a busy machine)"
+    if shown:
+        at, number = min(shown)
+        return failed(expected, f"{phase.about}: only after {at - phase.step.at:.1f} s", phase.step.number, number)
+    later = [one for stream in able for one in phase.times(stream) if one[0] > phase.limit]
+    if not later:
+        return not_tested(f"{phase.about}: no stream was open long enough", phase.step.number)
+    last = max(later, key=lambda one: one[1])
+    seen = f"{phase.about}: still {last[2].health} {last[2].message!r}{possible_cause(phase, all_)}"
+    if isinstance(phase.step.what, FaultInjected) and phase.step.what.on_no_effect == "NOT_TESTED":
+        return not_tested(seen, phase.step.number, last[1])
+    return failed(expected, seen, phase.step.number, last[1])
+
+
+_Said = Set[tuple[Health, str]]
+
+
+def _said_before(phase: Phase) -> _Said:
+    """What was reported of the device from the action before on, if this one changes the cause; otherwise nothing."""
+    if _kind(phase.step) != "change" or phase.before is None:
+        return set()
+    start = phase.before.start
+    each = (times for stream in phase.streams if (times := stream.times.get(phase.device)))
+    return {(one.health, one.message) for times in each for at, _, one in times if start <= at < phase.start}
+
+
+def _first(phase: Phase, watched: Watched, old: _Said = frozenset()) -> tuple[float, int] | None:
+    """When a stream first showed an action."""
+    for at, number, one in phase.times(watched):
+        if phase.is_shown(one) and (one.health, one.message) not in old:
+            return at, number
+    return None
+
+
+# A fault adapter that breaks another device than asked, or does nothing.
+
+
+def changed_instead(phase: Phase, all_: Sequence[Phase]) -> set[Device]:
+    """The other devices that became what the action should have caused, without an action on them."""
+    touched = {one.device for one in all_ if one.start <= phase.limit and one.end > phase.start}
+    found = set()
+    for watched in phase.streams:
+        for device, times in watched.times.items():
+            before = [one for at, _, one in times if at < phase.start][-1:]
+            after = [one for at, _, one in times if phase.start <= at <= phase.limit]
+            if before and device not in touched and not phase.is_shown(before[0]) and any(map(phase.is_shown, after)):
+                found.add(device)
+    return found
+
+
+def possible_cause(phase: Phase, all_: Sequence[Phase]) -> str:
+    """What the fault adapter may have done, if the driver does not report its action."""
+    if others := changed_instead(phase, all_):
+        return (
+            f"; {named(others)} changed instead: the fault adapter may break another device than {phase.device}, "
+            "or the driver reports the health of the wrong device"
+        )
+    fault = phase.step.what.fault
+    same = [one for one in all_ if one.step.what.fault == fault and one.device != phase.device]
+    worked = {one.device for one in same if any(_first(one, stream) for stream in one.streams)}
+    if worked:
+        return f"; no device changed, but the same fault had an effect on {named(worked)}"
+    return "; no device changed on any stream: the fault adapter may have no effect"

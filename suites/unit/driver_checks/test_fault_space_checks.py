@@ -1,0 +1,161 @@
+"""The invariants over all experiments with faults: verdicts on a healthy driver and on wrong ones."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from drahealth.proto.events import Event, FaultCleared, FaultInjected, ReportReceived, StreamClosed, StreamOpened
+from drahealth.proto.health_apis import V1, V1ALPHA1
+from drahealth.proto.values import DeviceHealth, Health
+from drahealth.suites.driver_checks.all_checks import CHECKS
+from drahealth.suites.driver_checks.evidence import Evidence
+from drahealth.suites.driver_checks.observed_health import OURS
+from drahealth.suites.driver_checks.verdicts import Finding, Verdict
+from drahealth.suites.unit.driver_checks.evidence_of import evidence_at
+
+State = tuple[Health, str]
+OK: State = (Health.HEALTHY, "")
+SICK: State = (Health.UNHEALTHY, "too hot")
+LOST: State = (Health.UNKNOWN, "no answer")
+BREAK, CLEAR = 10.0, 30.0
+PLAN = "fault-plan"
+AGREE, BYSTANDERS = "reports-agree-while-a-fault-lasts", "bystanders-keep-their-health"
+
+
+def broken(device: str, health: Health = Health.UNHEALTHY, **more: object) -> FaultInjected:
+    given = ("planned", "hot", "break", "pool", device, "write FILE", "forced", str(health), 1.0, "done", 0.1)
+    return replace(FaultInjected(*given), **more)  # type: ignore[arg-type]
+
+
+def cleared(device: str) -> FaultCleared:
+    return FaultCleared("planned", "hot", "pool", device, "remove FILE", 1.0, "done", 0.1)
+
+
+STEPS: Mapping[float, Event] = {BREAK: broken("gpu-1"), CLEAR: cleared("gpu-1")}
+Reported = Callable[[str, str, float], State]
+
+
+def right(stream: str, device: str, at: float) -> State:
+    """What a right driver reports of gpu-1, which breaks and recovers."""
+    return SICK if device == "gpu-1" and BREAK < at < CLEAR else OK
+
+
+def run(reported: Reported = right, steps: Mapping[float, Event] = STEPS, late: float = 20.0) -> Evidence:
+    """Two streams over v1, one over v1alpha1, and one over v1 that is opened late. A report each 2 s, 0.5 s later."""
+    records = [(at, PLAN, event) for at, event in steps.items()]
+    for name, api, opened in (("a", V1, 0.4), ("b", V1, 0.4), ("old", V1ALPHA1, 0.4), ("late", V1, late)):
+        records.append((opened, PLAN, StreamOpened("d", "", name, api.name, "/s")))
+        times = [opened + 0.1, *(at + 0.5 for at in range(2, 60, 2) if at > opened)]
+        for at in times:
+            each = tuple(
+                DeviceHealth("pool", device, *reported(name, device, at)) for device in ("gpu-0", "gpu-1", "gpu-2")
+            )
+            records.append((at, PLAN, ReportReceived("d", "/s", name, 90, each)))
+        records.append((60.0, PLAN, StreamClosed("d", "", name, OURS, "/s", "CANCELLED")))
+    return evidence_at(*records)
+
+
+def finding(check: str, evidence: Evidence) -> Finding:
+    return CHECKS[check].judge(evidence)
+
+
+def verdict(check: str, reported: Reported) -> Verdict:
+    return finding(check, run(reported)).verdict
+
+
+@pytest.mark.parametrize("check", [AGREE, BYSTANDERS, "each-break-is-reported", "each-recovery-is-reported"])
+def test_right_driver_passes(check: str) -> None:
+    assert finding(check, run()).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("check", [AGREE, BYSTANDERS, "each-break-is-reported"])
+def test_run_without_faults_is_not_tested(check: str) -> None:
+    assert finding(check, run(steps={})).verdict is Verdict.NOT_TESTED
+
+
+def test_health_api_that_stays_healthy_fails() -> None:
+    found = finding(AGREE, run(lambda stream, device, at: OK if stream == "old" else right(stream, device, at)))
+    assert found.verdict is Verdict.FAIL
+    assert "v1alpha1" in found.seen
+    assert "after the settle time" in found.seen
+
+
+def test_first_report_without_a_current_fault_fails() -> None:
+    first = lambda stream, device, at: OK if stream == "late" and at < 20.2 else right(stream, device, at)  # noqa: E731
+    found = finding(AGREE, run(first))
+    assert found.verdict is Verdict.FAIL
+    soon = run(
+        lambda stream, device, at: OK if stream == "late" and at < 12.0 else right(stream, device, at), late=11.0
+    )
+    assert "in the first report of a new stream" in finding(AGREE, soon).seen
+
+
+def test_fault_that_is_taken_back_while_it_lasts_fails() -> None:
+    flaps = verdict(AGREE, lambda stream, device, at: OK if 12.1 < at < 13 else right(stream, device, at))
+    assert flaps is Verdict.FAIL
+
+
+def test_stream_may_show_a_fault_until_the_settle_time_is_over() -> None:
+    slow = verdict(AGREE, lambda stream, device, at: OK if stream == "b" and at < 14 else right(stream, device, at))
+    assert slow is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("when", "expected"), [((10.1, 11.0), Verdict.FAIL), ((30.1, 31), Verdict.FAIL), ((40, 60), Verdict.PASS)]
+)
+def test_bystander_that_changes_with_another_device_fails(when: tuple[float, float], expected: Verdict) -> None:
+    def reported(stream: str, device: str, at: float) -> State:
+        return LOST if device == "gpu-2" and when[0] < at < when[1] else right(stream, device, at)
+
+    assert verdict(BYSTANDERS, reported) is expected
+
+
+def test_bystander_is_another_one_in_the_first_report_of_a_new_stream_fails() -> None:
+    def reported(stream: str, device: str, at: float) -> State:
+        return SICK if device == "gpu-0" and stream == "late" else right(stream, device, at)
+
+    assert verdict(BYSTANDERS, reported) is Verdict.FAIL
+
+
+def test_recovery_that_heals_another_broken_device_fails() -> None:
+    both = {**STEPS, 20.0: broken("gpu-2")}
+
+    def reported(stream: str, device: str, at: float) -> State:
+        return SICK if device == "gpu-2" and 20 < at < CLEAR else right(stream, device, at)
+
+    assert finding(AGREE, run(reported, both)).verdict is Verdict.FAIL
+
+
+def test_two_devices_that_break_together_are_no_bystanders() -> None:
+    both = {**STEPS, 10.05: broken("gpu-2")}
+
+    def reported(stream: str, device: str, at: float) -> State:
+        return SICK if device == "gpu-2" and at > 10.1 else right(stream, device, at)
+
+    assert [finding(check, run(reported, both)).verdict for check in (BYSTANDERS, AGREE)] == [Verdict.PASS] * 2
+
+
+def test_failed_action_is_no_proof_against_the_driver() -> None:
+    steps = {BREAK: broken("gpu-1", outcome="failed", problem="no file")}
+    assert finding("each-break-is-reported", run(steps=steps)).verdict is Verdict.NOT_TESTED
+    assert finding(BYSTANDERS, run(steps=steps)).verdict is Verdict.PASS
+
+
+def test_device_that_changed_instead_is_named_with_the_adapter_as_possible_cause() -> None:
+    other = finding(
+        "each-break-is-reported", run(lambda _, device, at: right("", "gpu-1" if device == "gpu-2" else "", at))
+    )
+    assert other.verdict is Verdict.FAIL
+    assert "pool/gpu-2 changed instead: the fault adapter may break another device than pool/gpu-1" in other.seen
+
+
+def test_fault_without_any_effect_names_the_adapter_as_possible_cause() -> None:
+    nothing = finding("each-break-is-reported", run(lambda *_: OK))
+    assert "no device changed on any stream: the fault adapter may have no effect" in nothing.seen
+
+
+def test_fault_that_works_on_another_device_speaks_against_the_driver() -> None:
+    steps = {**STEPS, 40.0: broken("gpu-2")}
+    found = finding("each-break-is-reported", run(steps=steps))
+    assert "the same fault had an effect on pool/gpu-1" in found.seen
