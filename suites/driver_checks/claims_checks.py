@@ -119,12 +119,17 @@ _Results = dict[Device, list[dict[str, object]]]
 
 
 def _prepared(evidence: Evidence) -> Iterator[tuple[Observation[ClaimAllocated], _Results, Step]]:
-    """Each successful prepare of an allocated claim, with the claim and its allocation results of this driver."""
-    claims, driver = allocations(evidence, "claims"), driver_name(evidence)
-    for step in steps(evidence, "claims"):
-        if step.call.kind == "prepare" and not step.problem and step.uid in claims:
-            claim = claims[step.uid]
-            yield claim, allocated(claim.what, driver), step
+    """Each successful prepare of an allocated claim, with the claim and its allocation results of this driver.
+
+    Those of all experiments; those of `claims` first.
+    """
+    driver = driver_name(evidence)
+    for name in dict.fromkeys(["claims", *(one.experiment for one in evidence.of(ClaimAllocated))]):
+        claims = allocations(evidence, name)
+        for step in steps(evidence, name):
+            if step.call.kind == "prepare" and not step.problem and step.uid in claims:
+                claim = claims[step.uid]
+                yield claim, allocated(claim.what, driver), step
 
 
 @check(
@@ -328,12 +333,17 @@ def restarted_driver_returns_the_same_devices(evidence: Evidence) -> Finding:
     return _prepared_again(again, _first_problem(evidence, "driver-restart"))
 
 
+_WITHOUT_RESTART = ("slow-prepare", "fault-during-prepare")
+"""Other experiments that prepare and unprepare claims of one process of the driver."""
+
+
 @check("PLUGIN-07", "claims", fix=_ONCE_UNPREPARED)
 def second_unprepare_succeeds(evidence: Evidence) -> Finding:
     """An unprepared claim is unprepared once more."""
     found = [one for one in steps(evidence, "claims") if one.call.kind == "unprepare" and one.known]
+    others = (one for name in _WITHOUT_RESTART for one in steps(evidence, name) if one.call.kind == "unprepare")
     expected = "NodeUnprepareResources succeeds, including the second call for a claim"
-    if broken := next((one for one in found if one.problem), None):
+    if broken := next((one for one in (*found, *others) if one.known and one.problem), None):
         return failed(expected, broken.problem, broken.number)
     again = [one for one in found if one.held is None]
     return _unprepared(again, expected, "no claim was unprepared twice")

@@ -328,10 +328,10 @@ def new_kubelet_hears_of_the_fault(episode: Episode) -> Finding | None:
     fix="At the start of the driver, determine the health of all devices before the first report.",
 )
 def restarted_driver_reports_the_fault(episode: Episode) -> Finding | None:
-    """The first report of a driver that was killed and started again shows the break."""
+    """The first report of a driver that was killed and started again shows the break, or Unknown and soon the break."""
     if not is_reported(episode):
         return not_tested(f"{episode.device}: the break was not reported", episode.broken.number)
-    return _first_reports(episode, episode.broken, episode.shows_break)
+    return _first_reports(episode, episode.broken, episode.shows_break, starts=True)
 
 
 @check(
@@ -425,7 +425,7 @@ def _after_continue(episode: Episode, step: Step, wanted: Wanted, what: str, uns
     return judged_step(episode, moved(step, later[0].at), wanted, f"{what} after SIGCONT", unseen=unseen)
 
 
-def _first_reports(episode: Episode, step: Step, wanted: Wanted) -> Finding:
+def _first_reports(episode: Episode, step: Step, wanted: Wanted, *, starts: bool = False) -> Finding:
     """Whether the first report of each stream that was opened after a step shows it."""
     if step.what.outcome != "done":
         return judged_step(episode, step, wanted, "")
@@ -442,6 +442,8 @@ def _first_reports(episode: Episode, step: Step, wanted: Wanted) -> Finding:
             continue
         report = stream.reports[0]
         first = next((one for one in report.what.devices if device_of(one) == episode.device), None)
+        if starts and first and first.health is Health.UNKNOWN and _soon(episode, stream, step, wanted):
+            continue  # a driver that starts has not determined the health yet
         if first is None or not wanted(first):
             state = f"{first.health} {first.message!r}" if first else "not listed"
             seen = f"{episode.device} in the first report of {stream}: {state}"
@@ -458,6 +460,12 @@ def _first_reports(episode: Episode, step: Step, wanted: Wanted) -> Finding:
         return not_tested("no stream was opened after the action", step.number)
     seen = f"{episode.device}, fault {step.what.fault}: shown by the first reports of {len(opened)} new streams"
     return passed(seen, step.number, *(one.opened.number for one in opened))
+
+
+def _soon(episode: Episode, stream: Stream, step: Step, wanted: Wanted) -> bool:
+    """Whether a new stream shows a step within the settle time."""
+    limit = stream.opened.at + step.what.settle + MARGIN
+    return any(at <= limit and wanted(one) for at, _, one in arrivals(stream).get(episode.device, []))
 
 
 def _silent(stream: Stream) -> Finding:

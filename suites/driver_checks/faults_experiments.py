@@ -249,6 +249,7 @@ async def fault_over_restart(lab: Lab) -> None:
             bench.plugin = await restarted(lab)
             await bench.open()
             await bench.still_tainted(fault, device)
+            await bench.shows(device, expected(fault.health), fault)
             await _clear(bench, fault, device)
 
 
