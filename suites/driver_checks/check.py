@@ -16,15 +16,15 @@ HealthJudge = Callable[[Evidence, list[Stream]], Finding]
 """Judges the streams of a health API that the requirement binds."""
 
 
-def everywhere(evidence: Evidence, found: list[Stream]) -> list[Stream]:
-    """The streams of all experiments over the health APIs of these streams, and these first.
+def everywhere(evidence: Evidence, found: list[Stream], requirement: str) -> list[Stream]:
+    """These streams, and those of all experiments over the health APIs of the requirement.
 
     Requirements of reports hold in all of them: what is done to one device, stream or claim must not change the others.
     drahealth does not read the reports of a slow subscriber.
     """
-    apis = {one.api for one in found}
-    others = (one for one in streams(evidence) if one.api in apis and one.experiment != UNREAD)
-    return [*found, *(one for one in others if one not in found)]
+    bound = requirements()[requirement].apis
+    others = (one for one in streams(evidence) if not bound or one.api.name in bound)
+    return [*found, *(one for one in others if one.experiment != UNREAD and one not in found)]
 
 
 @dataclass(frozen=True, slots=True)

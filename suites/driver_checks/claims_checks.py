@@ -142,7 +142,8 @@ def answers_name_allocated_devices(evidence: Evidence) -> Finding:
     """Pool, device and requests of each answered device are in the allocation of its claim."""
     records, empty = [], []
     for claim, results, step in _prepared(evidence):
-        empty += [] if step.devices else [step.number]
+        main = claim.experiment == "claims"
+        empty += [step.number] if main and not step.devices else []
         for one in step.devices:
             if one.device not in results:
                 expected = f"devices of the allocation: {named(frozenset(results))}"
@@ -151,7 +152,7 @@ def answers_name_allocated_devices(evidence: Evidence) -> Finding:
             if wrong := set(one.requests) - requests:
                 expected = f"{one.device} for requests {', '.join(sorted(requests))}"
                 return failed(expected, f"request {sorted(wrong)[0]!r}", claim.number, step.number)
-        records += [step.number] if step.devices else []
+        records += [step.number] if main and step.devices else []
     if not records and empty:
         return not_applicable("the driver returns no devices for its claims", *empty)
     if not records:
@@ -179,7 +180,7 @@ def all_allocated_devices_are_returned(evidence: Evidence) -> Finding:
             if absent := lacks_health(evidence):
                 return not_applicable(absent[0], *absent[1], step.number)
             return failed(f"devices {named(expected)}", f"without {named(missing)}", claim.number, step.number)
-        records.append(step.number)
+        records += [step.number] if claim.experiment == "claims" else []
     return passed("each allocated device is returned", *records) if records else not_tested("no claim was prepared")
 
 

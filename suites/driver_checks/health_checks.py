@@ -79,7 +79,7 @@ def _reported(found: list[Stream]) -> Iterator[tuple[Stream, int, int, DeviceHea
 )
 def required_fields_are_valid(evidence: Evidence, found: list[Stream]) -> Finding:
     """Names are present, valid and stable; health is one of the three values."""
-    records, all_ = [], everywhere(evidence, found)
+    records, all_ = [], everywhere(evidence, found, "HEALTH-04")
     for stream in all_:
         for bad in stream.malformed:
             return failed(
@@ -174,7 +174,7 @@ def messages_are_stable(evidence: Evidence, found: list[Stream]) -> Finding:
     broken = {
         (process_of(one.experiment), Device(one.what.pool, one.what.device)) for one in evidence.of(FaultInjected)
     }
-    for stream in everywhere(evidence, found):
+    for stream in everywhere(evidence, found, "HEALTH-14"):
         for device, times in arrivals(stream).items():
             if (process_of(stream.experiment), device) in broken:
                 continue  # the message tells of a fault, of its change and of its end
@@ -224,7 +224,7 @@ def first_report_lists_published_devices(evidence: Evidence, found: list[Stream]
     main, records, more = published(evidence), [], set[Device]()
     known: dict[str, Published] = {process_of("watch"): main}
     counted = [*found, *streams(evidence, "subscribers", "slow-prepare", _AGAIN)]
-    for stream in everywhere(evidence, counted):
+    for stream in everywhere(evidence, counted, "HEALTH-02"):
         process = process_of(stream.experiment)
         if process not in known:
             known[process] = published(evidence, *experiments_of(process))
@@ -312,7 +312,7 @@ def _prepared_periods(calls: list[ClaimCall]) -> list[_Period]:
 def node_health_reports_list_all_devices(evidence: Evidence, found: list[Stream]) -> Finding:
     """Each report lists the devices of the first one that are still published."""
     records = list[int]()
-    for stream in everywhere(evidence, found):
+    for stream in everywhere(evidence, found, "HEALTH-17"):
         always = published(evidence, *experiments_of(process_of(stream.experiment))).always
         for report in stream.reports[1:]:
             expected = listed(stream.reports[0]) & always if always else listed(stream.reports[0])
@@ -381,7 +381,7 @@ def first_report_is_prompt(evidence: Evidence, found: list[Stream]) -> Finding:
     seconds, records = [], []
     served = {one.api for one in streams(evidence) if one.reports}
     counted = [*streams(evidence, "services"), *found, *streams(evidence, "slice-deletion")]
-    for stream in everywhere(evidence, counted):
+    for stream in everywhere(evidence, counted, "HEALTH-02"):
         if stream.api not in served:
             continue
         if stream.api is NODE_HEALTH_DRAFT:

@@ -239,7 +239,8 @@ def _odd_first(known: Times, new: Times, value: Value) -> tuple[int, int] | None
     (start, number, first), (end, _, second) = new[:2]
     after = [one for at, _, one in known if at > start + IN_FLIGHT]
     meanwhile = {value(one) for at, _, one in known if at <= max(end, start + LATE) + IN_FLIGHT}
-    odd = value(first) != value(second) and after and meanwhile == {value(second)}
+    soon = end - start <= LATE + IN_FLIGHT  # in a longer time the device itself can break and recover
+    odd = soon and value(first) != value(second) and after and meanwhile == {value(second)}
     return (known[0][1], number) if odd else None
 
 

@@ -56,18 +56,16 @@ def get_info_describes_a_dra_driver(evidence: Evidence) -> Finding:
     calls = descriptions(evidence)
     if not calls:
         return not_tested("GetInfo was not called")
-    for call in (*calls, *_later_descriptions(evidence, calls)):
+    for call in (*calls, *_later_descriptions(evidence)):
         if wrong := _wrong_info(call):
             return failed(*wrong, call.number)
     return passed(f"GetInfo: {calls[0].what.response}", *(call.number for call in calls))
 
 
-def _later_descriptions(evidence: Evidence, first: list[Call]) -> Iterator[Call]:
-    """The answers of GetInfo at other times, and by other processes. Other drivers can have sockets beside it."""
-    sockets = {call.what.endpoint for call in first}
-    for call in get_info(evidence):
-        if call.what.code == "OK" and (evidence.header.started_by_us or call.what.endpoint in sockets):
-            yield call
+def _later_descriptions(evidence: Evidence) -> Iterator[Call]:
+    """The answers of GetInfo at all sockets where drahealth registered the driver; others are of other plugins."""
+    registered = {call.what.endpoint for call in notified(evidence)}
+    return (one for one in get_info(evidence) if one.what.code == "OK" and one.what.endpoint in registered)
 
 
 def _wrong_info(call: Call) -> tuple[str, str] | None:

@@ -89,12 +89,17 @@ def health_apis_agree(evidence: Evidence, found: list[Stream]) -> Finding:
 
 def _beside(evidence: Evidence, found: list[Stream]) -> Iterator[tuple[Stream, Stream]]:
     """The pairs of streams of different health APIs that were open at the same time, besides those of `found`."""
-    for group in by_process(everywhere(evidence, found), evidence):
+    for group in by_process(everywhere(evidence, found, "HEALTH-08"), evidence):
         for one, other in combinations(group, 2):
             if one.api is not other.api and not (one in found and other in found):
                 start, end = _both_open(one, other)
                 if end - start >= _SHARED:
                     yield one, other
+
+
+def _full(evidence: Evidence, found: list[Stream], requirement: str) -> list[Stream]:
+    """`everywhere`, without the health API that lists only prepared devices."""
+    return [one for one in everywhere(evidence, found, requirement) if not one.api.prepared_only]
 
 
 def _both_open(one: Stream, other: Stream) -> tuple[float, float]:
@@ -155,7 +160,7 @@ def all_subscribers_receive_all_reports(evidence: Evidence, found: list[Stream])
     counted = [*_together(found), *_together(streams(evidence, _FAULTS), shared=0)]
     others = [
         pair
-        for group in by_process(everywhere(evidence, found), evidence)
+        for group in by_process(_full(evidence, found, "HEALTH-10"), evidence)
         for pair in _together(group)
         if pair not in counted
     ]
@@ -251,7 +256,7 @@ def new_stream_starts_with_all_devices(evidence: Evidence, found: list[Stream]) 
     """The stream after a cancelled one has a first report with all devices, and with the health that they have."""
     always = published(evidence).always
     judged = []
-    for group in by_process(everywhere(evidence, found), evidence):
+    for group in by_process(_full(evidence, found, "HEALTH-11"), evidence):
         for cancelled in group:
             if not (cancelled.cancelled and cancelled.end and cancelled.reports):
                 continue
@@ -291,9 +296,9 @@ def _other_health(evidence: Evidence, new: Stream, group: list[Stream]) -> Findi
         after = min(later, key=lambda each: each[0], default=None)
         if device in broken or not before or after is None:
             continue
-        (_, earlier, old), (_, _, again) = before[0], after
-        if old.health is not again.health or one.health is old.health:
-            continue
+        (start, earlier, old), (end, _, again) = before[0], after
+        if old.health is not again.health or one.health is old.health or end - start > LATE + IN_FLIGHT:
+            continue  # in a longer time the device itself can break and recover
         if not any(abs(at - first.at) <= LATE and each.health is one.health for at, _, each in said):
             seen = f"{device} in the first report of {new}: {one.health}; before and after it, {old.health}"
             return failed("the health that the device has", seen, earlier, first.number, after[1])
