@@ -5,17 +5,20 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from drahealth.manager import registration
 from drahealth.manager.profile import KEP, Gates, Profile
 from drahealth.manager.releases import NEWEST
-from drahealth.suites.unit.endings import running_since
+from drahealth.suites.unit.endings import PATIENCE, running_since
 from drahealth.suites.unit.manager.rig import Node, settle
 
 MakeNode = Callable[..., Node]
 
 
 @pytest.fixture
-async def make_node() -> AsyncIterator[MakeNode]:
+async def make_node(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MakeNode]:
     """Makes nodes, not started; afterwards nothing of them may be left running."""
+    # A busy machine needs more than the second of a kubelet, and the next attempt waits for the clock of the test.
+    monkeypatch.setattr(registration, "INFO_LIMIT", PATIENCE)
     before = asyncio.all_tasks()
     nodes: list[Node] = []
 
