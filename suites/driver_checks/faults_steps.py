@@ -267,7 +267,7 @@ class Bench:
         return await self.streams.show(device, shown, fault.settle + MARGIN, message=message)
 
     async def tainted(self, fault: Fault, device: Device, *, so: bool = True) -> None:
-        """Waits until the device has the taint of the fault, or with `so` False does not have it any more.
+        """Waits until the device has the taint of the fault, or with `so` False no longer has it.
 
         At the limit, the ResourceSlices are recorded: they prove that it is not so. Does nothing for a fault without a
         taint.

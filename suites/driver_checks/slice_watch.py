@@ -72,7 +72,7 @@ class SliceWatch:
     async def tainted(self, driver: str, device: str, key: str, effect: str, limit: float, *, so: bool = True) -> bool:
         """Waits until a device, as POOL/NAME, has a taint of this key and effect, or with `so` False has none.
 
-        Returns whether it is so at the end.
+        Returns whether it has reached this state at the end.
         """
         return await self._until(limit, lambda: self._is_tainted(driver, device, key, effect) is so)
 

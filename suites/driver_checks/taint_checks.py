@@ -272,7 +272,7 @@ def taint_returns_after_a_restart(episode: Episode, declared: Taint, states: lis
     "ResourceSlice that exists, as the Go package resourceslice does.",
 )
 def taint_keeps_its_time_over_a_restart(evidence: Evidence) -> Finding:
-    """A taint that is there before and after a restart of the driver has the same `timeAdded`."""
+    """A taint has the same `timeAdded` before and after a restart of the driver."""
     states, compared = _states(evidence, _RESTART), 0
     heals = list(evidence.of(FaultCleared, _RESTART))
     for start in evidence.of(ProcessStarted, _RESTART):
