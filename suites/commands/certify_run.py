@@ -63,8 +63,8 @@ from drahealth.suites.targets.option import choice
 # The directory of a certificate: one run at a time, and a certificate is never overwritten by accident.
 
 PAGE, JUNIT, TEXT, BADGE = "report.html", "junit.xml", "summary.md", "badge.svg"
-FILES = (EVIDENCE, REPORT, PAGE, JUNIT, TEXT, BADGE, STATEMENT, ENVELOPE, BUNDLE)
-"""The files of a certificate. It has no statement if the digest of the driver is unknown, and no signature at first."""
+FILES = (EVIDENCE, REPORT, PAGE, JUNIT, TEXT, BADGE, STATEMENT)
+"""The files of a certificate, without signatures. There is no statement if the digest of the driver is unknown."""
 _LOCK, _NEW = ".lock", ".new-"
 
 
@@ -94,7 +94,7 @@ def certificate_folder(path: Path, *, overwrite: bool = False) -> Generator[Path
         with tempfile.TemporaryDirectory(prefix=_NEW, dir=path) as made:
             yield Path(made)
             with signals_held():  # files of two runs are never side by side
-                for name in FILES:
+                for name in (*FILES, ENVELOPE, BUNDLE):
                     (path / name).unlink(missing_ok=True)
                 for name in FILES:
                     if (Path(made) / name).exists():
@@ -321,12 +321,12 @@ def verify(report_path: Path, evidence_path: Path, signer: Signer) -> int:
             f"{report_path} is the report of other evidence: it names {certificate.evidence_sha256[:8]}, "
             f"{evidence_path} has {digest[:8]}"
         )
-    if problem := statement_problem(report_path.parent, report, file, signer):
-        return _fail(problem)
     _, again = judged(evidence, digest, certificate.waivers, certificate.judged, report.rerun)
     assert again.certificate
     judges = [(one.drahealth, one.ledger_sha256) for one in (certificate, again.certificate)]
     found = differences(report, again, same_run=True) if judges[0] == judges[1] else _verdicts(report, again)
+    if not found and (problem := statement_problem(report_path.parent, report, file, signer)):
+        return _fail(problem)
     if not found and judges[0] != judges[1]:
         _print("incomplete: same verdicts, but another version of drahealth or of the ledger judged the report")
         for what, (version, ledger) in zip(("report", "here"), judges, strict=True):

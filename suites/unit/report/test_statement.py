@@ -78,7 +78,8 @@ def test_image_with_a_digest_is_the_subject() -> None:
 
 
 def test_driver_without_a_digest_has_no_statement_and_cannot_be_signed(tmp_path: Path) -> None:
-    written(tmp_path / "certificate", core_run())
+    run = core_run()
+    written(tmp_path / "certificate", replace(run, header=replace(run.header, artifact="", artifact_sha256="")))
     assert not (tmp_path / "certificate" / STATEMENT).exists()
     with pytest.raises(ConfigurationError, match="names no digest of the driver"):
         sign(tmp_path / "certificate", None, None)
