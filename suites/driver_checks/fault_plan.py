@@ -8,7 +8,7 @@ need no pairs: each stage watches all of them.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, product
-from typing import Literal
+from typing import Any, Literal
 
 from drahealth.proto.events import FaultGap, FaultStage
 from drahealth.proto.values import Health
@@ -182,6 +182,27 @@ def _names_its_device(fault: Fault) -> bool:
     return bool(fault.device) or any("{device}" in text for text in strings(fault.break_))
 
 
+def one_at_a_time(fault: Fault) -> bool:
+    """Whether the fault of a second device would replace that of the first one, because both write to one place."""
+    match fault.break_:
+        case CreateFile(path) | WriteFile(path):
+            return "{device}" not in path
+        case PatchObject(_, name, _, merge):
+            return "{device}" not in name and not any("{device}" in key for key in _keys(merge))
+        case _:
+            return False
+
+
+def _keys(merge: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in merge.items():
+        yield key
+        if isinstance(value, Mapping):
+            yield from _keys(value)
+
+
+_ONE = "the faults of the driver profile break one device at a time"
+
+
 def changes_of(faults: Sequence[Fault], device: Device, number: int = 0) -> dict[str, tuple[Act, ...]]:
     """The acts of each change that these faults can cause in a device.
 
@@ -279,8 +300,8 @@ def _left_out(targets: Sequence[Target], faults: Sequence[Fault]) -> Iterator[Ga
     if whole := [str(one.device) for one in mine if not changes_of(faults, one.device)]:
         names = ", ".join(whole[:5]) + (f" and {len(whole) - 5} more" if len(whole) > 5 else "")
         yield Gap("device", EACH, f"no fault of the driver profile breaks {names}")
-    if len(targets) < 2:
-        yield Gap("device", TOGETHER, "the driver has fewer than two devices")
+    if len(targets) < 2 or any(map(one_at_a_time, usable(faults))):
+        yield Gap("device", TOGETHER, "the driver has fewer than two devices" if len(targets) < 2 else _ONE)
     for one in faults:
         if not one.lasts:
             why = "starts the driver again" if one.restarts else "is never cleared"
@@ -307,6 +328,9 @@ class _Planner:
             one.device: changes_of(self.faults, one.device, number) for number, one in enumerate(self.targets)
         }
         self._devices = [device for device, changes in self._changes.items() if changes]
+        self._alone = any(map(one_at_a_time, usable(self.faults)))
+        if self._alone:
+            self.blocked.setdefault(SECOND, _ONE)
         if len(self._devices) < 2:
             self.blocked.setdefault(SECOND, "the faults of the driver profile break fewer than two devices")
         for device in self._devices:
@@ -365,7 +389,7 @@ class _Planner:
 
     def _together(self) -> None:
         """Breaks two devices at the same time, if no stage does; then a driver of two devices has no bystander."""
-        if len(self._devices) < 2 or any(len(stage.begins) > 1 for stage in self.stages):
+        if self._alone or len(self._devices) < 2 or any(len(stage.begins) > 1 for stage in self.stages):
             return
         while self._running:
             self._drain()
@@ -380,6 +404,9 @@ class _Planner:
 
     def _best(self, moment: str, most: int) -> list[tuple[Device, str]]:
         """The devices to break at the moment, each with the change that covers most. One device stays a bystander."""
+        if self._alone and self._running:
+            return []
+        most = 1 if self._alone else most
         acting = 0 if moment == SECOND else len(self._running)
         room = max(len(self.targets) - acting - 1, 0) if len(self.targets) > 1 else 1
         found: list[tuple[Device, str]] = []

@@ -59,6 +59,10 @@ async def fault_plan(lab: Lab) -> None:
     async with bench_of(lab) as bench, AsyncExitStack() as stack:
         published = await bench.published()
         made = plan(lab.subject.faults, _targets(bench, published), lab.run.level, _blocked(lab, bench, published))
+        if not made.stages:
+            for gap in made.gaps:
+                lab.record(FaultGap(lab.subject.label, gap.dimension, gap.value, gap.reason))
+            raise NotApplicable("no fault of the driver profile breaks a device that drahealth can choose")
         claims = _Claims(lab, bench, published)
         if not {PREPARE, UNPREPARE}.isdisjoint(stage.moment for stage in made.stages):
             claims.made = await stack.enter_async_context(allocator(lab, bench.plugin))

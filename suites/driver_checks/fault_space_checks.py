@@ -25,6 +25,7 @@ from drahealth.suites.driver_checks.observed_health import (
 from drahealth.suites.driver_checks.profile.faults import MARGIN
 from drahealth.suites.driver_checks.verdicts import (
     Finding,
+    Grade,
     failed,
     not_applicable,
     not_tested,
@@ -86,6 +87,13 @@ class Phase:
         what = self.step.what
         verb = "cleared" if isinstance(what, FaultCleared) else "caused"
         return f"{self.device}, fault {what.fault} {verb} by `{what.action}`"
+
+    @property
+    def grade(self) -> Grade:
+        """How the fault was caused."""
+        if isinstance(self.step.what, FaultInjected):
+            return self.step.what.grade
+        return self.before.grade if self.before else ""
 
     def times(self, watched: Watched) -> Times:
         """The reports of the device on a stream in this phase."""
@@ -180,9 +188,8 @@ def reports_agree_while_a_fault_lasts(evidence: Evidence) -> Finding:
                 )
     if not compared:
         return _nothing(evidence)
-    grades = (one.step.what.grade for one in found if isinstance(one.step.what, FaultInjected))
     text = f"{compared} streams agree after {len(found)} actions"
-    return replace(passed(text, *(one.step.number for one in found)), grade=strongest(grades))
+    return replace(passed(text, *(one.step.number for one in found)), grade=strongest(one.grade for one in found))
 
 
 def _disagrees(
@@ -236,7 +243,8 @@ def bystanders_keep_their_health(evidence: Evidence) -> Finding:
                 return failed(expected, seen, cause.step.number, before[1], after[1])
     if not found or not any(mine[0].streams for mine in by_experiment.values()):
         return _nothing(evidence)
-    return passed(f"no bystander changed during {len(found)} actions", *(one.step.number for one in found))
+    judged = passed(f"no bystander changed during {len(found)} actions", *(one.step.number for one in found))
+    return replace(judged, grade=strongest(one.grade for one in found))
 
 
 _Report = tuple[float, int, DeviceHealth]
@@ -319,8 +327,7 @@ def _planned(requirement: str, kind: _Kind, none: str, fix: str) -> Callable[[Ca
 
 
 def _graded(phase: Phase, finding: Finding) -> Finding:
-    what = phase.step.what
-    return replace(finding, grade=what.grade) if isinstance(what, FaultInjected) else finding
+    return replace(finding, grade=phase.grade)
 
 
 @_planned(

@@ -7,7 +7,7 @@ from drahealth.proto.events import BackendSwitched, FaultInjected
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
-from drahealth.suites.driver_checks.observed import crashes
+from drahealth.suites.driver_checks.observed import Device, crashes, named
 from drahealth.suites.driver_checks.observed_health import (
     Episode,
     Step,
@@ -95,7 +95,23 @@ def _unseen(episode: Episode, step: Step, about: str, what: str) -> str:
     state = max(last, key=lambda one: one[0])[2] if last else None
     message = f" {state.message!r}" if state and state.message else ""
     said = f"; the last report has {state.health}{message}" if state else ""
-    return f"{about}: `{step.what.action}` was done, but the device was not {what}{said}"
+    return (
+        f"{about}: `{step.what.action}` was done, but the device was not {what}{said}{_possible_cause(episode, step)}"
+    )
+
+
+def _possible_cause(episode: Episode, step: Step) -> str:
+    """What the fault adapter may have done: broken another device than asked, or none."""
+    others = set[Device]()
+    for stream in episode.streams:
+        for device, times in arrivals(stream).items():
+            before = [one for at, _, one in times if at < began(step)][-1:]
+            after = [one for at, _, one in times if began(step) <= at <= deadline(step)]
+            if before and device != episode.device and any(one.health != before[0].health for one in after):
+                others.add(device)
+    if others:
+        return f"; {named(others)} changed instead: the fault adapter may break another device than {episode.device}"
+    return "; no device changed on any stream: the fault adapter may have no effect" if step is episode.broken else ""
 
 
 def is_reported(episode: Episode) -> bool:

@@ -246,7 +246,7 @@ HTTP = """
 break = { http = "URL/break", body = "{driver_dir}/health/{device}" }
 heal = { http = "URL/heal", method = "DELETE", body = "{driver_dir}/health/{device}" }
 """
-EXPERIMENTS = frozenset({"registration", "services", "faults"})
+EXPERIMENTS = frozenset({"registration", "services", "faults", "fault-plan"})
 
 
 def switch(path: Path, *, broken: bool) -> None:

@@ -66,6 +66,16 @@ def test_break_that_is_never_or_late_reported_fails() -> None:
     assert found("break-is-reported", shown({1.0: HEALTHY, BREAK + 6.1: SICK})) is FAIL
 
 
+def test_break_that_is_not_reported_names_the_fault_adapter_as_possible_cause() -> None:
+    still = {1.0: HEALTHY}
+    nothing = finding("break-is-reported", shown(still))
+    assert "no device changed on any stream: the fault adapter may have no effect" in nothing.seen
+    other = fault_run(a=still, b=still, others=lambda name, at: SICK if name == "gpu-2" and at > BREAK else HEALTHY)
+    assert "node-a/gpu-2 changed instead: the fault adapter may break another device" in (
+        finding("break-is-reported", other).seen
+    )
+
+
 def test_break_without_a_later_report_is_not_tested() -> None:
     assert found("break-is-reported", fault_run(a={1.0: HEALTHY}, b={1.0: HEALTHY}, end=17)) is NOT_TESTED
 

@@ -36,8 +36,8 @@ LOST = fault("lost", WriteFile(FILE, "lost"), RemoveFile(FILE), health=Health.UN
 UNLINKED = fault("unlinked", WriteFile(OTHER, "no link"), RemoveFile(OTHER), settle=1.0)
 PATCHED = fault(
     "patched",
-    PatchObject("Node", "n", "", {"metadata": {"labels": {"broken": "{device}"}}}),
-    PatchObject("Node", "n", "", {"metadata": {"labels": {"broken": "{device}"}}}),
+    PatchObject("Gpu", "{device}", "", {"broken": "yes"}),
+    PatchObject("Gpu", "{device}", "", {"broken": "yes"}),
     settle=1.0,
 )
 ALL = (HOT, LOST)
@@ -208,3 +208,16 @@ def test_what_does_not_fit_into_the_time_is_a_gap() -> None:
     made = plan(slow, targets(2), "full")
     assert made.seconds < 200
     assert [gap.reason for gap in made.gaps] == ["they do not fit into 120 s"]
+
+
+def test_fault_that_writes_to_one_place_for_all_devices_breaks_one_at_a_time() -> None:
+    labelled = {"metadata": {"labels": {"broken": "{device}"}}}
+    label = fault("label", PatchObject("Node", "n", "", labelled), PatchObject("Node", "n", "", {}), settle=1.0)
+    made = plan((label,), targets(3), "core")
+    assert {len(stage.acts) for stage in made.stages} == {1}
+    reason = "the faults of the driver profile break one device at a time"
+    assert {(SECOND, reason), ("two at once", reason)} <= {(gap.value, gap.reason) for gap in made.gaps}
+    broken: set[Device] = set()
+    for act in (act for stage in made.stages for act in stage.acts):
+        (broken.discard if act.verb == "heal" else broken.add)(act.device)
+        assert len(broken) < 2
