@@ -152,6 +152,20 @@ async def test_when_the_newest_instance_stops_the_previous_one_is_watched_again(
     await pod.shows(gpu, Health.HEALTHY, message="from the older instance again", within="resync")
 
 
+@scenario("UPDATE-04")
+async def test_when_the_newest_of_three_instances_stops_the_one_before_it_is_watched(node: Node) -> None:
+    oldest, pod, gpu = await node.pod_with_a_gpu()
+    middle = await oldest.newer_instance()
+    newest = await middle.newer_instance()
+    await newest.gpus[0].becomes(Health.UNHEALTHY, message="from the newest instance")
+    await pod.shows(gpu, Health.UNHEALTHY, message="from the newest instance")
+    for stopped, watched, health in ((newest, middle, Health.HEALTHY), (middle, oldest, Health.UNHEALTHY)):
+        await stopped.stops()
+        await node.kubelet_catches_up()
+        await watched.gpus[0].becomes(health, message=f"from {watched} after the end of a newer one")
+        await pod.shows(gpu, health, message=f"from {watched} after the end of a newer one", within="resync")
+
+
 @scenario("STREAM-05", "STREAM-01")
 async def test_a_health_stream_that_ends_is_opened_again(node: Node) -> None:
     driver, pod, gpu = await node.pod_with_a_gpu()

@@ -49,7 +49,7 @@ class PodPart:
         sought = self._sought(gpu, health, message)
         self._node.check(self._shown(gpu, health, message), words, self._pod, sought)
 
-    async def shows_entries(self, expected: Mapping[str, Sequence[Gpu]], within: Window = "push") -> None:
+    async def shows_entries(self, expected: Mapping[str, Sequence[Gpu | PluginGpu]], within: Window = "push") -> None:
         """Wait until there are exactly these entries, each with exactly these devices."""
         wanted = {name: {gpu.resource_id(self._node.profile) for gpu in gpus} for name, gpus in expected.items()}
         sought = Sought(pod=self._pod.uid, places=(self._name,), entries=wanted)
