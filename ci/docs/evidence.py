@@ -67,6 +67,10 @@ def figures() -> list[tuple[str, str]]:
         ("errors of the reference, written by hand, that scenarios detect", caught("hand")),
         (f"generated changes of the reference that scenarios detect ({score['tried']})", caught("automatic")),
         (
+            f"faults of a model of a kubelet that scenarios detect (a sample with seed {score['faults']['seed']})",
+            caught("faults"),
+        ),
+        (
             f"real kubelets {kubelets['version']} with one bug that scenarios detect",
             f"{results.count('caught')} of {len(results)}",
         ),

@@ -8,11 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from mutation.hand import LEFT_OUT, HandMutant
 from mutation.operators import OPERATORS, RULES
-from mutation.running import LIMITS, Change, Trial
+from mutation.running import LIMITS, Trial, Tried
 
 # The mutation score: what the results of trials say of the scenarios. Pure.
 
-C = TypeVar("C", bound=Change)
+C = TypeVar("C", bound=Tried)
 
 CAUGHT = ("killed", "error", "hangs")
 """Outcomes of changes that the scenarios notice. With `error` or `hangs` no scenario passes or fails: the kubelet stops
@@ -119,13 +119,13 @@ def kept(score: Score[C], group: Callable[[C], str]) -> dict[str, Any]:
 
 def caught_of(found: Mapping[str, Any]) -> tuple[int, int]:
     """How many changes were caught, and how many count, by the figures of a score."""
-    caught, counted = zip(*found["groups"].values(), strict=True)
-    return sum(caught), sum(counted)
+    groups = found["groups"].values()
+    return sum(caught for caught, _ in groups), sum(counted for _, counted in groups)
 
 
 def page(found: Mapping[str, Any], names: Iterable[str]) -> str:
     """The page of the evidence, from the content of score.json. `names`: all requirements."""
-    hand, automatic = found["hand"], found["automatic"]
+    hand, automatic, model = found["hand"], found["automatic"], found["faults"]
     left_out = [(f"`{path}`", reason) for path, reason in LEFT_OUT.items()]
     parts = [(part, *map(str, numbers)) for part, numbers in hand["groups"].items()]
     operators = [(name, text, *map(str, automatic["groups"].get(name, (0, 0)))) for name, text in OPERATORS.items()]
@@ -136,11 +136,16 @@ def page(found: Mapping[str, Any], names: Iterable[str]) -> str:
     lines += ["## Automatic changes\n", _AUTOMATIC, *_table(("subject", "what operators do not change"), RULES.items())]
     lines += ["", f"Tried: {found['tried']}. {_summary(automatic)}.\n"]
     lines += [*_table(("operator", "change", "caught", "counted"), operators), ""]
-    lines += ["## By requirement\n", _BY_REQUIREMENT, *_by_requirement(hand, automatic, names)]
+    seams = [(seam, *map(str, numbers)) for seam, numbers in model["groups"].items()]
+    lines += ["## Faults of the model\n", _MODEL, f"Tried: a sample with seed {model['seed']}. {_summary(model)}.\n"]
+    lines += [*_table(("place", "caught", "counted"), seams), ""]
+    lines += ["## By requirement\n", _BY_REQUIREMENT, *_by_requirement(hand, automatic, model, names)]
     lines += ["", "## Survivors\n", "Survivors that were written by hand:\n"]
     lines += [f"- `{name}`" for name in hand["survivors"]] or ["None."]
     lines += ["", "Automatic changes that survived or that no scenario covers:\n"]
     lines += [f"- `{one}`" for one in automatic["survivors"]] or ["None."]
+    lines += ["", "Faults of the model that survived:\n"]
+    lines += [f"- {one}" for one in model["survivors"]] or ["None."]
     return "\n".join(lines) + "\n"
 
 
@@ -150,11 +155,13 @@ def _summary(found: Mapping[str, Any]) -> str:
     return f"{sum(outcomes.values())} changes: {counts}. Caught: {caught} of {counted}"
 
 
-def _by_requirement(hand: Mapping[str, Any], automatic: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    rows = [(name, *(str(each["requirements"].get(name, 0)) for each in (hand, automatic))) for name in names]
-    unproven = [name for name, *counts in rows if counts == ["0", "0"]]
-    table = _table(("requirement", "by hand", "automatic"), rows)
-    return [*table, "", f"Requirements with 0 in both columns: {', '.join(unproven) or 'none'}."]
+def _by_requirement(
+    hand: Mapping[str, Any], automatic: Mapping[str, Any], model: Mapping[str, Any], names: Iterable[str]
+) -> list[str]:
+    rows = [(name, *(str(each["requirements"].get(name, 0)) for each in (hand, automatic, model))) for name in names]
+    unproven = [name for name, *counts in rows if set(counts) == {"0"}]
+    table = _table(("requirement", "by hand", "automatic", "fault of the model"), rows)
+    return [*table, "", f"Requirements with 0 in all columns: {', '.join(unproven) or 'none'}."]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -199,9 +206,14 @@ scenarios. The files in `ci/mutants/hand` describe each error in one sentence.
 _AUTOMATIC = """\
 An operator makes one kind of change. No operator changes the parts of the code in this table:
 """
+_MODEL = """\
+Nobody wrote these errors. A fault model of a kubelet (`ci/mutants/mutation/faults.py`) lists what can happen to health
+at each place that takes, keeps or shows it. An error is one such event, for one kind of object, at one moment and one
+kind of change. The sample draws each kind of event equally often. All scenarios run, until the first one fails.
+"""
 _BY_REQUIREMENT = """\
 The columns have the number of changes that violate each requirement. `ci/mutants/run` tries a change until the first
 scenario fails. The change counts for each requirement that this scenario reports as violated. If a requirement has 0
-in both columns, the changes do not prove that the scenarios of the requirement can fail. Another
+in all columns, the changes do not prove that the scenarios of the requirement can fail. Another
 test proves this: `suites/unit/suites/test_mutants.py` has a wrong reference for each requirement.
 """

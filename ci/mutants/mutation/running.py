@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -18,8 +19,9 @@ import psutil
 from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.suites.errors import HarnessError
 from mutation.coverage_map import CoverageMap, read_map
+from mutation.faults import Fault
 from mutation.hand import ROOT, DoesNotApplyError, runs_at_import
-from mutation.trial import NO_IMPORT, TOO_LONG
+from mutation.trial import FAULT, NO_IMPORT, TOO_LONG
 
 # When a trial hangs: a scenario computes for too long, or the trial waits for too long without computing. Pure.
 #
@@ -97,6 +99,9 @@ class Change(Protocol):
         """The lines of the module that it changes."""
 
 
+Tried = Change | Fault
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """The result of one change."""
@@ -172,11 +177,11 @@ async def make_map(file: Path) -> CoverageMap:
 
 
 async def run_all(
-    wanted: Sequence[Change],
+    wanted: Sequence[Tried],
     covered: CoverageMap,
     results: Results,
     workers: int,
-    done: Callable[[Change, Trial], None],
+    done: Callable[[Tried, Trial], None],
     limits: Limits = LIMITS,
 ) -> None:
     """Tries all changes without a result. A cancelled run ends all its processes."""
@@ -184,7 +189,10 @@ async def run_all(
 
     async def work() -> None:
         for change in waiting:
-            trial = await _try(change, covered, limits)
+            if isinstance(change, Fault):
+                trial = await _try_fault(change, covered, results, limits)
+            else:
+                trial = await _try(change, covered, limits)
             if trial.outcome != "harness error":  # it is tried again
                 results.add(trial)
             done(change, trial)
@@ -205,9 +213,22 @@ async def _try(change: Change, covered: CoverageMap, limits: Limits) -> Trial:
     if not scenarios:
         return Trial(key, "not covered")
     with tempfile.TemporaryDirectory(prefix="drahealth-mutant-") as folder:
-        report, changed = Path(folder) / "report.json", Path(folder) / "module.py"
+        changed = Path(folder) / "module.py"
         changed.write_text(text)
-        words = [change.path, str(changed), str(report), str(limits.computing(covered.imports))]
+        return await _trial(key, [change.path, str(changed)], scenarios, covered, limits)
+
+
+async def _try_fault(fault: Fault, covered: CoverageMap, results: Results, limits: Limits) -> Trial:
+    """Runs all scenarios, those first that have caught most faults in their time."""
+    caught = Counter(trial.scenario for trial in results.by_key.values())
+    order = sorted(covered.seconds, key=lambda name: (-(1 + caught[name]) / (0.02 + covered.processor[name]), name))
+    return await _trial(fault.trial_key, [FAULT, fault.key], order, covered, limits)
+
+
+async def _trial(key: str, what: list[str], scenarios: Sequence[str], covered: CoverageMap, limits: Limits) -> Trial:
+    with tempfile.TemporaryDirectory(prefix="drahealth-mutant-") as folder:
+        report = Path(folder) / "report.json"
+        words = [*what, str(report), str(limits.computing(covered.imports))]
         words += [f"{name}={limits.computing(covered.processor[name])}" for name in scenarios]
         async with _program("trial", *words, stdout=asyncio.subprocess.PIPE) as process:
             output = await _output(process, Patience(limits.waiting))

@@ -2,7 +2,8 @@
 
     python -m mutation.trial PATH TEXT REPORT SECONDS SCENARIO=SECONDS...
 
-PATH is a module, relative to the checkout, and TEXT a file with its changed text. The scenarios run in the given order.
+PATH is a module, relative to the checkout, and TEXT a file with its changed text. If PATH is `fault`, TEXT is the key
+of a fault of the model, and the reference has this fault. The scenarios run in the given order.
 The exit code is that of pytest: 0 if all scenarios pass, 1 if one fails. NO_IMPORT: the reference does not import.
 SECONDS limit the processor time of the imports and of each scenario. The signal TOO_LONG ends a trial that needs more.
 """
@@ -16,10 +17,13 @@ from pathlib import Path
 import pytest
 
 from mutation.coverage_map import SCENARIOS
+from mutation.faults import Fault
 from mutation.hand import ROOT, install, module_name
 
 NO_IMPORT = 70
 """Exit code of a change that breaks the import of its module, or of another module of the reference."""
+FAULT = "fault"
+"""In place of a module: the reference has a fault of the model."""
 TOO_LONG = signal.SIGPROF
 """The system sends it after the processor time of a timer. It also ends a process that never returns to Python."""
 
@@ -31,8 +35,11 @@ def main(path: str, text: str, report: str, imports: float, limits: Mapping[str,
     """Runs scenarios until the first failure, with the whole windows of the reference. `limits`: by scenario."""
     _limit(imports)
     try:
-        install(path, Path(text).read_text())
-        importlib.import_module(module_name(path))
+        if path == FAULT:
+            importlib.import_module("mutation.wrong_reference").install(Fault.of(text))
+        else:
+            install(path, Path(text).read_text())
+            importlib.import_module(module_name(path))
         importlib.import_module(_REFERENCE)  # another module can miss a name of the changed one
     except Exception as error:  # whatever a changed module raises
         sys.stderr.write(f"{type(error).__name__}: {error}\n")

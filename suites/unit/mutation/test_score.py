@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mutation import faults
 from mutation.hand import HandMutant
 from mutation.operators import Mutation
 from mutation.page import EquivalentError, Score, kept, page, read_equivalent
@@ -47,12 +48,13 @@ def test_the_page_names_parts_kills_and_survivors() -> None:
     one = HandMutant("no-clear", "streams", "It keeps the health.", "m.py", "a", "b")
     hand = Score({one.trial_key: Trial(one.trial_key, "survived")}, (one,), {})
     by_hand, automatic = kept(hand, lambda one: one.part), kept(score("killed", "survived"), lambda one: one.operator)
-    found = {"tried": "all changes", "hand": by_hand, "automatic": automatic}
+    model = {"seed": 1, **kept(Score({}, tuple(faults.sample(1, 1)), {}), lambda one: one.seam)}
+    found = {"tried": "all changes", "hand": by_hand, "automatic": automatic, "faults": model}
     lines = page(found, ["STATUS-01", "STATUS-02"]).splitlines()
     wanted = {
         "| streams | 0 | 1 |",
-        "| STATUS-01 | 0 | 1 |",
-        "Requirements with 0 in both columns: STATUS-02.",
+        "| STATUS-01 | 0 | 1 | 0 |",
+        "Requirements with 0 in all columns: STATUS-02.",
         f"- `{mutation(1)}`",
     }
     assert {*wanted, "- `no-clear`"} <= set(lines)
