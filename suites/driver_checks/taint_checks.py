@@ -440,7 +440,7 @@ def _writes(evidence: Evidence, experiment: str) -> Iterator[_Write]:
     last = {slice_name(each): each for one in lists for each in one.what.slices}
     changed, found = set[tuple[str, int]](), list[_Write]()
     for one in evidence.of(SliceChanged, experiment):
-        if not is_of(one.what.slice, driver) or one.number < lists[0].number:
+        if not lists or not is_of(one.what.slice, driver) or one.number < lists[0].number:
             continue
         name, new = slice_name(one.what.slice), one.what.slice
         before, last[name] = last.get(name), new
