@@ -53,6 +53,7 @@ def figures() -> list[tuple[str, str]]:
     verdicts = Counter(one.verdict for one in statements().values())
     score = json.loads((MUTATION / "score.json").read_text())
     kubelets = json.loads((MUTATION / "wrong-kubelets.json").read_text())
+    drivers = json.loads((MUTATION / "generated-drivers.json").read_text())
     upstream = list(upstream_tests().values())
     ours = sum(not test.not_ours for test in upstream)
     checks = list(proven().values())
@@ -76,6 +77,10 @@ def figures() -> list[tuple[str, str]]:
         ),
         ("checks of drivers that catch a wrong driver", f"{sum(map(bool, checks))} of {len(checks)}"),
         ("wrong drivers and device plugins", str(len(MUTANTS))),
+        (
+            f"wrong drivers from a fault model that `certify` catches (level {drivers['level']})",
+            f"{drivers['outcomes']['caught'] + drivers['outcomes']['noted']} of {drivers['drivers']}",
+        ),
         ("upstream tests of the same behavior that have a counterpart here", f"{ours} of {len(upstream)}"),
     ]
 

@@ -120,21 +120,22 @@ class Generated(Healthy):
     # -- ResourceSlices
 
     def pools(self) -> dict[str, Pool]:
-        devices = [self._published(name) for name in self.devices]
+        devices = [self.published(name) for name in self.devices]
         if self.is_wrong("slice-deleted"):
             return {}
         return {self.around.node: Pool([one for one in devices if one])}
 
-    def _published(self, name: str) -> Object:
-        if self.defect.family != "slice" or not self.defect.has(name, self.now.broken):
-            return {"name": name}
+    def published(self, device: str) -> Object:
+        found = super().published(device)
+        if self.defect.family != "slice" or not self.defect.has(device, self.now.broken):
+            return found
         if self.is_wrong("slice-drops"):
             return {}
         if self.is_wrong("slice-renames"):
-            return {"name": f"{name}-other"}
+            return found | {"name": f"{device}-other"}
         if self.is_wrong("slice-churns"):
-            return {"name": name, "attributes": {"load": {"int": int(self.now.now // _CHURN)}}}
-        return {"name": name}
+            return found | {"attributes": {"load": {"int": int(self.now.now // _CHURN)}}}
+        return found
 
     # -- claims
 

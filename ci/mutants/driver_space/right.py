@@ -186,7 +186,7 @@ class TwoPools(Healthy):
 
     def pools(self) -> dict[str, Pool]:
         names = dict.fromkeys(map(self._pool, self.devices))
-        return {name: Pool([{"name": one} for one in self.devices if self._pool(one) == name]) for name in names}
+        return {name: Pool([self.published(one) for one in self.devices if self._pool(one) == name]) for name in names}
 
     def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
         return replace(super().health_of(device, api), pool=self._pool(device))

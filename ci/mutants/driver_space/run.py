@@ -157,7 +157,7 @@ def certified(trial: Trial, level: Literal["core", "full"], *, real_kubelet: boo
         except HarnessError as error:
             return Result("error", seen=str(error), seconds=time.monotonic() - began)
         result = _judged(evidence, time.monotonic() - began)
-        if kept and result.outcome != "error":
+        if kept and evidence.complete and result.outcome != "error":
             part = kept.with_suffix(".part")
             part.write_bytes(gzip.compress(written.read_bytes()))
             part.rename(kept)
