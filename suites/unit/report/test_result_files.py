@@ -86,7 +86,7 @@ def test_requirements_on_which_results_differ_come_first(folder: Path, healthy: 
     assert [(row.requirement.id, [cell.verdict for cell in row.cells]) for row in first.rows] == [
         ("PLUGIN-18", ["FAIL", "PASS"])
     ]
-    assert [section.title for section in others] == ["plugin contract", "health"]
+    assert [section.title for section in others] == ["plugin contract", "health", "taints"]
 
 
 def test_failed_scenario_explains_its_requirement(kubelet: Path) -> None:
