@@ -19,6 +19,7 @@ from drahealth.fakes.control.commands.without_subcommand import (
     DriverReports,
     ListedDevices,
 )
+from drahealth.fakes.control.taint import Taint
 from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.inventory.devices import SHARED, Device, Inventory, cdi_id, check_kind
 from drahealth.proto.device_plugin import KUBELET_SOCKET
@@ -122,6 +123,8 @@ class DriverOptions:
     """Type of the plugin in its registration. A kubelet rejects an unknown one."""
     one_socket: bool = False
     """Whether the driver registers without an endpoint, and the kubelet calls it at the registration socket."""
+    unhealthy_taint: str = ""
+    """Taint of each device that is Unhealthy, KEY[=VALUE][:EFFECT] (KEP-5055); empty: none."""
     returns: Mapping[str, tuple[Returned, ...]] = field(default_factory=dict)
     """Devices that prepare returns in place of an allocated one, by its name: a deliberately wrong driver."""
 
@@ -133,6 +136,8 @@ class DriverOptions:
             raise ValueError(f"heartbeat must be a finite number of seconds, 0 for none, got {self.heartbeat}")
         if twice := sorted(name for name, count in Counter(self.device_names).items() if count > 1):
             raise ValueError(f"duplicate device name: {', '.join(twice)}")
+        if self.unhealthy_taint:
+            Taint.parse(self.unhealthy_taint)
         Inventory(self.inventory)
         policy(self.policy)
         catalogue(self.catalogue)

@@ -17,6 +17,11 @@ class Taint:
     value: str = ""
     effect: str = "NoSchedule"
 
+    @classmethod
+    def parse(cls, text: str) -> "Taint":
+        """The taint of KEY[=VALUE][:EFFECT]. Raises ValueError."""
+        return cls(**taint_fields(text))
+
     def __post_init__(self) -> None:
         if not re.fullmatch(_QUALIFIED, self.key):
             raise ValueError(f"a taint key must look like example.com/unhealthy, got {self.key!r}")
@@ -27,3 +32,10 @@ class Taint:
             )
         if self.effect not in TAINT_EFFECTS:
             raise ValueError(f"a taint effect must be one of {', '.join(TAINT_EFFECTS)}, got {self.effect!r}")
+
+
+def taint_fields(text: str) -> dict[str, str]:
+    """The parts of KEY[=VALUE][:EFFECT]; a missing effect is left out."""
+    key_value, _, effect = text.partition(":")
+    key, _, value = key_value.partition("=")
+    return {"key": key, "value": value, **({"effect": effect} if effect else {})}

@@ -18,7 +18,7 @@ from drahealth.fakes.kubelet_plugin import Pool
 from drahealth.fakes.kubelet_plugin.health_table import HealthTable, healthy
 from drahealth.fakes.program.user_files import FileError, Problem
 from drahealth.proto.clock import Clock
-from drahealth.proto.values import DeviceHealth, DeviceId
+from drahealth.proto.values import DeviceHealth, DeviceId, Health
 
 # Create options of drivers and device plugins from an inventory.
 #
@@ -136,6 +136,7 @@ class Devices:
         self._driver = options.name
         self._pool = options.pool_name
         self._timeout = options.timeout
+        self._unhealthy_taint = Taint.parse(options.unhealthy_taint) if options.unhealthy_taint else None
         well = (healthy(self.pool_of(device), device.name, options.timeout) for device in self.allocatable)
         now = int(clock.wall())
         self.table = HealthTable(options.name, [replace(device, updated=now) for device in well])
@@ -177,10 +178,25 @@ class Devices:
     def pools(self) -> dict[str, Pool]:
         """The pools to publish."""
         pools: dict[str, list[Object]] = {} if self.allocatable else {self._pool: []}
+        sick = self.tainted_by_health()
         for device in self.allocatable:
-            published = published_device(device, self.taints.get(device.path, ()))
+            published = published_device(device, self._taints_of(device, sick=device.path in sick))
             pools.setdefault(self.pool_of(device), []).append(published)
         return {name: Pool(devices) for name, devices in pools.items()}
+
+    def tainted_by_health(self) -> frozenset[str]:
+        """The devices that have the taint of the option `unhealthy_taint` now."""
+        if self._unhealthy_taint is None:
+            return frozenset()
+        sick = {(one.pool, one.device) for one in self.table.all() if one.health is Health.UNHEALTHY}
+        return frozenset(one.path for one in self.allocatable if (self.pool_of(one), one.name) in sick)
+
+    def _taints_of(self, device: Device, *, sick: bool) -> tuple[Taint, ...]:
+        """Those of commands, and the one of an Unhealthy device, unless a command gave one with its key and effect."""
+        own, more = self.taints.get(device.path, ()), self._unhealthy_taint
+        if more is None or not sick:
+            return own
+        return own if (more.key, more.effect) in {(one.key, one.effect) for one in own} else (*own, more)
 
     def accepted_taints(self) -> dict[str, tuple[Taint, ...]]:
         """The current taints that the API server has accepted."""

@@ -60,6 +60,7 @@ from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe
 from drahealth.proto.values import DeviceHealth
+from drahealth.proto.values import Report as HealthReport
 
 Taints = tuple[Taint, ...]
 
@@ -85,6 +86,8 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
         self._registration_errors: dict[str, str] = {}
         self._tainting = asyncio.Lock()
         self._instances = DriverInstances(options, self._clock, self._make, self._begin)
+        if options.unhealthy_taint:
+            self._devices.table.add(_TaintsByHealth(self._devices, self._instances))
 
     @classmethod
     def for_node(
@@ -337,3 +340,23 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
             await ending
         finally:
             await self.failing.suspend()
+
+
+class _TaintsByHealth:
+    """Publishes the devices when one becomes Unhealthy or stops being so. It is a `HealthReporter`."""
+
+    def __init__(self, devices: Devices, instances: DriverInstances) -> None:
+        self._devices = devices
+        self._instances = instances
+        self._last = devices.tainted_by_health()
+
+    def report_changes(self, changed: HealthReport, *, coalesces: bool) -> None:
+        """A report of some devices."""
+        self.report_all()
+
+    def report_all(self) -> None:
+        """A report of all devices."""
+        now = self._devices.tainted_by_health()
+        if now != self._last:
+            self._last = now
+            self._instances.publish_later()

@@ -15,7 +15,7 @@ from drahealth.fakes.control.commands.definition import (
     argument,
     command,
 )
-from drahealth.fakes.control.taint import TAINT_EFFECTS, Taint
+from drahealth.fakes.control.taint import TAINT_EFFECTS, Taint, taint_fields
 
 _SHORTEST = 0.01
 """Seconds between two changes of a flap; with less, reports would use all processor time."""
@@ -111,12 +111,6 @@ class Reset(Command[None]):
     """
 
 
-def _parse_taint(text: str) -> dict[str, str]:
-    key_value, _, effect = text.partition(":")
-    key, _, value = key_value.partition("=")
-    return {"key": key, "value": value, **({"effect": effect} if effect else {})}
-
-
 def _parse_untaint(text: str) -> dict[str, str]:
     key, _, effect = text.partition(":")
     return {"key": key, "effect": effect}
@@ -126,7 +120,7 @@ def _parse_untaint(text: str) -> dict[str, str]:
     "taint",
     DRIVER,
     undo=lambda done: UntaintDevices(done.device, done.key, done.effect),
-    joined=Joined("TAINT", "KEY[=VALUE][:EFFECT], such as example.com/unhealthy:NoExecute.", _parse_taint),
+    joined=Joined("TAINT", "KEY[=VALUE][:EFFECT], such as example.com/unhealthy:NoExecute.", taint_fields),
 )
 class TaintDevices(Command[None]):
     """Publish devices with a taint. The new taint replaces a taint with the same key and effect.

@@ -13,6 +13,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.control.fake_options import DriverControl
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.control.taint import Taint
+from drahealth.proto.values import Health
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.expected_errors import api_error
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
@@ -239,3 +240,29 @@ async def test_slices_with_taints_keep_the_device_limit_of_the_api(rig: Rig) -> 
     await driver.start()
     await driver.taint("gpu-99", KEY)
     assert [count for *_, count in await rig.slices()] == [64, 36]
+
+
+async def test_a_device_has_the_taint_of_the_options_while_it_is_unhealthy(rig: Rig) -> None:
+    driver = rig.here(unhealthy_taint=f"{KEY}:NoExecute")
+    await driver.start()
+    await driver.taint("gpu-0", "example.com/other")
+    await driver.inject("xid/79", "gpu-1")
+    await until_published(rig, {"gpu-0": ["example.com/other"], "gpu-1": [KEY]})
+    await driver.restart()
+    await until_published(rig, {"gpu-0": ["example.com/other"], "gpu-1": [KEY]})
+    await driver.set_health("gpu-1", Health.UNKNOWN)
+    await until_published(rig, {"gpu-0": ["example.com/other"], "gpu-1": []})
+
+
+async def until_published(rig: Rig, keys: dict[str, list[str]]) -> None:
+    """Waits until the devices have taints with these keys."""
+    async with asyncio.timeout(PATIENCE), aclosing(rig.api.watch(SLICES)) as changes:
+        async for change in changes:
+            devices = change.object["spec"]["devices"]
+            if {one["name"]: [taint["key"] for taint in one.get("taints", ())] for one in devices} == keys:
+                return
+
+
+async def test_a_taint_of_the_options_must_be_a_taint(rig: Rig) -> None:
+    with pytest.raises(ValueError, match=r"a taint key must look like example\.com/unhealthy"):
+        rig.options(unhealthy_taint="no label!")
