@@ -382,7 +382,7 @@ def first_report_is_prompt(evidence: Evidence, found: list[Stream]) -> Finding:
     served = {one.api for one in streams(evidence) if one.reports}
     counted = [*streams(evidence, "services"), *found, *streams(evidence, "slice-deletion")]
     for stream in everywhere(evidence, counted, "HEALTH-02"):
-        if stream.api not in served:
+        if stream.api not in served and stream not in counted:
             continue
         if stream.api is NODE_HEALTH_DRAFT:
             continue  # it lists prepared devices only; there may be none

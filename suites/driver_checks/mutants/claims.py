@@ -263,7 +263,11 @@ class BusyWhileWatched(Healthy):
         return "the device library is in use" if self.open_streams else super().refusal(uid, results)
 
 
-@mutant("pod-status-lists-allocated-devices", "kubelet-pod-status-lists-allocated-devices")
+@mutant(
+    "pod-status-lists-allocated-devices",
+    "kubelet-pod-status-lists-allocated-devices",
+    "answers-name-allocated-devices",
+)
 class PreparedUnderOtherName(Healthy):
     """NodePrepareResources adds the node name to the name of each device. The reports have the published names."""
 
@@ -271,7 +275,7 @@ class PreparedUnderOtherName(Healthy):
         return replace(super().answer(uid, device), device=f"{self.around.node}-{device.device}")
 
 
-@mutant("pod-status-lists-allocated-devices")
+@mutant("pod-status-lists-allocated-devices", "answers-name-allocated-devices")
 class OneDeviceForAllClaims(Healthy):
     """For each claim, NodePrepareResources returns the first device, with the request of the claim."""
 
@@ -287,7 +291,7 @@ class HealthOfOtherPool(Healthy):
         return replace(super().health_of(device, api), pool=self.name)
 
 
-@mutant(_SHOWS)
+@mutant(_SHOWS, "required-fields-are-valid", "first-report-lists-published-devices")
 class HealthByCdiDevice(Healthy):
     """The reports name each device by its CDI device ID."""
 
@@ -295,7 +299,7 @@ class HealthByCdiDevice(Healthy):
         return replace(super().health_of(device, api), device=f"{CDI_KIND}={device}")
 
 
-@mutant(_SHOWS)
+@mutant(_SHOWS, "devices-are-refreshed-within-their-timeout")
 class SilentAfterPrepare(Healthy):
     """After the first NodePrepareResources, the driver sends no reports, and the devices become stale."""
 

@@ -247,7 +247,7 @@ class OneHeartbeatAfterPause(Healthy):
             self.wake()
 
 
-@mutant("stream-after-a-pause-starts-with-all-devices")
+@mutant("stream-after-a-pause-starts-with-all-devices", also=("new-stream-starts-with-all-devices",))
 class ForgetsDevicesWhenIdle(Healthy):
     """After 20 s without a stream, the first report of a new stream lists only one device."""
 

@@ -150,7 +150,8 @@ def proof_of(name: str, evidence: Evidence, seconds: float) -> Proof:
     stopped = {check: finding for one in judge(unfinished(evidence)) for check, finding in one.findings.items()}
     if error := _void(evidence, found):
         return Proof(name, seconds, error=error)
-    related = {CHECKS[check].requirement for check in must_fail}
+    also = MUTANTS[name].also if name in MUTANTS else ()
+    related = {CHECKS[check].requirement for check in (*must_fail, *also)}
     caught = tuple(check for check in must_fail if found[check].verdict is Verdict.FAIL)
     missed = tuple(f"{check}: {_text(found[check])}" for check in must_fail if check not in caught)
     lost = [check for check in caught if check not in ABSENCES and stopped[check].verdict is not Verdict.FAIL]

@@ -180,7 +180,7 @@ class SilentStream(Healthy):
             yield message
 
 
-@mutant(_PROMPT)
+@mutant(_PROMPT, "new-stream-starts-with-all-devices")
 class LateFirstReport(Healthy):
     """The first report of a stream of v1alpha1.DRAResourceHealth comes after 7 s."""
 
@@ -241,7 +241,7 @@ class PartialNodeHealthReports(Healthy):
         return [devices[number % len(devices)]]
 
 
-@mutant("health-is-reported-while-prepare-is-pending")
+@mutant("health-is-reported-while-prepare-is-pending", "first-report-is-prompt", "new-stream-starts-with-all-devices")
 class HealthWaitsForPrepare(Healthy):
     """Health reports wait for the lock that NodePrepareResources holds."""
 
@@ -484,7 +484,7 @@ class OneChannelForAll(Healthy):
                 waker.put_nowait(None)
 
 
-@mutant("new-stream-starts-with-all-devices")
+@mutant("new-stream-starts-with-all-devices", "first-report-lists-published-devices")
 class ResumedStream(Healthy):
     """After a subscriber has cancelled a stream, the first report of a new stream lists only one device."""
 

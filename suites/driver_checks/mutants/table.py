@@ -24,6 +24,8 @@ class Mutant:
     subject: SubjectKind = "dra-driver"
     level: Level = "check"
     """The smallest level whose experiments show the fault."""
+    also: tuple[str, ...] = ()
+    """Names of checks that fail only in some runs, because they see the fault only at some moments."""
 
 
 MUTANTS: dict[str, Mutant] = {}
@@ -31,7 +33,7 @@ MUTANTS: dict[str, Mutant] = {}
 
 
 def mutant(
-    *caught_by: str, subject: SubjectKind = "dra-driver", level: Level = "check"
+    *caught_by: str, subject: SubjectKind = "dra-driver", level: Level = "check", also: tuple[str, ...] = ()
 ) -> Callable[[type[T]], type[T]]:
     """Registers a class as a mutant. Its docstring is the fault, and its name that of the mutant."""
 
@@ -39,7 +41,7 @@ def mutant(
         name = re.sub(r"(?<!^)(?=[A-Z])", "-", driver.__name__).lower()
         assert name not in MUTANTS, f"two mutants are named {name}"
         fault = inspect.cleandoc(driver.__doc__ or "")
-        MUTANTS[name] = Mutant(name, fault, driver, caught_by, subject, level)
+        MUTANTS[name] = Mutant(name, fault, driver, caught_by, subject, level, also)
         return driver
 
     return register

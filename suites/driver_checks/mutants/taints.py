@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from drahealth.fakes.cluster.api import SLICES, ApiError, Object
+from drahealth.fakes.cluster.api import SLICES, ApiError, Object, timestamp
 from drahealth.suites.driver_checks.mutants.healthy import Healthy
 from drahealth.suites.driver_checks.mutants.table import mutant
 
@@ -121,7 +121,9 @@ class _Rewrites(Healthy):
 
 @mutant("taint-keeps-its-time")
 class TaintGetsANewTime(_Rewrites):
-    """The driver taints an unhealthy device. It writes the taint again and again, without the time when it added it."""
+    """The driver taints an unhealthy device. It writes the taint again and again, each time with another time."""
+
+    writes = 0
 
     def changed(self) -> None:
         super().changed()
@@ -131,7 +133,12 @@ class TaintGetsANewTime(_Rewrites):
         """The taint follows the health."""
 
     def rewritten(self, found: Object) -> Object:
-        devices = [{"name": one["name"], "taints": self.taints(one["name"])} for one in found["spec"]["devices"]]
+        self.writes += 1
+        added = {"timeAdded": timestamp(self.writes)}  # the API has whole seconds, and a fault can be shorter
+        devices = [
+            {"name": one["name"], "taints": [{**taint, **added} for taint in self.taints(one["name"])]}
+            for one in found["spec"]["devices"]
+        ]
         return {**found, "spec": {**found["spec"], "devices": devices}}
 
 
