@@ -214,7 +214,7 @@ def _served(api: str) -> str:
 
 
 def _taint(text: str) -> str:
-    from drahealth.fakes.control.taint import Taint
+    from drahealth.fakes.inventory.taint import Taint
 
     if text:
         Taint.parse(text)

@@ -292,6 +292,10 @@ def _check_report(path: Path) -> CheckReport:
 # `drahealth verify` and `drahealth diff`: a report beside its evidence, and beside another report.
 
 
+_FOR_PEOPLE = ("report.html", "summary.md", "badge.svg", "junit.xml")
+"""The files of a certificate that `verify` does not compare."""
+
+
 def verify(report_path: Path, evidence_path: Path, signer: Signer) -> int:
     """Judges the evidence again, and compares. Returns 0 if the report says the same, and 1 if it differs.
 
@@ -335,6 +339,8 @@ def verify(report_path: Path, evidence_path: Path, signer: Signer) -> int:
     if found:
         return _fail(f"{report_path} differs from its evidence", found, ("the report has", "the evidence gives"))
     _print(f"verified: {certificate.text}")
+    if others := [name for name in _FOR_PEOPLE if (report_path.parent / name).exists()]:
+        _print(f"not compared: {', '.join(others)}; `drahealth report` writes them again")
     if unchecked := unchecked_signature(report_path.parent, signer):
         _print(unchecked)
     return 0

@@ -41,8 +41,8 @@ def observe_driver(
 ) -> None:
     """Observe an installed driver on all its nodes, from the API alone, and judge each node.
 
-    The command changes nothing: it starts a small Pod with a claim for one device on each node, watches what statuses,
-    ResourceSlices and Events show, and removes the Pods.
+    The command changes no object of others. On each node it starts a small Pod with a claim for one free device,
+    watches what statuses, ResourceSlices and Events show, and removes the Pods.
     Exit codes: 0 all nodes pass, 1 a node fails, 2 wrong usage, 3 error in the environment or interrupted, 4 a node was
     not judged completely.
     """

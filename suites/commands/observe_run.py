@@ -15,6 +15,7 @@ from drahealth.suites.commands.ending import run_terminable
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.observing.observation_report import observation_report, show_observation
 from drahealth.suites.observing.observer import Asked, Observation, observe, started_now
+from drahealth.suites.observing.rules import REFRESHED
 from drahealth.suites.output_paths import check_output_file
 from drahealth.suites.report.document import ObservationReport, to_json
 from drahealth.suites.report.junit import to_junit
@@ -58,8 +59,8 @@ def asked_for(driver: str, duration: str, namespace: str, device_class: str, ima
         )
     try:
         found = Duration.parse(duration)
-    except ValueError as error:
-        raise ConfigurationError(f"--for: {error}") from None
+    except ValueError:
+        raise ConfigurationError(f"--for: invalid duration {quoted(duration)}", FIXED_HINT) from None
     if found.kind != "fixed":
         raise ConfigurationError(f"--for must be one duration, got {quoted(duration)}", FIXED_HINT)
     if not 1.0 <= found.low <= _LONGEST:
@@ -72,6 +73,9 @@ def run(where: tuple[Path | None, str | None], asked: tuple[str, str, str, str, 
     wanted = asked_for(*asked)
     outputs.check()
     started = started_now()
+    if wanted.seconds < REFRESHED:
+        short = f"note: OBSERVE-03 is not tested in less than {REFRESHED:g} s"
+        Console(stderr=True, highlight=False).print(short, soft_wrap=True)
     console = Console(stderr=True, highlight=False)
     seen = run_terminable(_observe(where, wanted, console))
     report = observation_report(wanted.driver, seen, started)

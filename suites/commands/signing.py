@@ -10,10 +10,11 @@ from typing import Any
 from drahealth.proto.quoting import one_line
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.report.document import CheckReport
-from drahealth.suites.report.result_files import read_bytes, read_report
+from drahealth.suites.report.result_files import REPORT, read_bytes, read_report
 from drahealth.suites.report.statement import (
     NO_SUBJECT,
     NO_SUBJECT_HINT,
+    PAYLOAD_TYPE,
     KeyProblem,
     opened,
     signed,
@@ -68,6 +69,11 @@ def sign(folder: Path, key: Path | None, trust_config: Path | None) -> Path:
             raise ConfigurationError(f"{folder}: {NO_SUBJECT}", f"{NO_SUBJECT_HINT}, and certify again")
         raise ConfigurationError(f"{folder} has no {STATEMENT}", "pass the directory of a certificate")
     payload = read_bytes(path)
+    report = read_report(folder)
+    if isinstance(report, CheckReport) and (
+        problem := statement_problem(folder, report, read_bytes(folder / REPORT), Signer())
+    ):
+        raise ConfigurationError(problem, "certify again: only what certify wrote is signed")
     if key:
         content, name = _signed_with(payload, key), ENVELOPE
     else:
@@ -79,9 +85,16 @@ def sign(folder: Path, key: Path | None, trust_config: Path | None) -> Path:
     return folder / name
 
 
+def _key(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}", "pass the PEM file of a key") from None
+
+
 def _signed_with(payload: bytes, key: Path) -> str:
     try:
-        return signed(payload, read_bytes(key))
+        return signed(payload, _key(key))
     except KeyProblem as error:
         problem, _, hint = str(error).partition("; ")
         raise ConfigurationError(f"{key}: {problem}", hint) from None
@@ -159,7 +172,7 @@ def _key_problem(path: Path, payload: bytes, key: Path) -> str:
     if not path.exists():
         raise ConfigurationError(f"{path} does not exist", "`drahealth sign DIR --key FILE.pem` writes it")
     try:
-        found = opened(read_bytes(path), read_bytes(key))
+        found = opened(read_bytes(path), _key(key))
     except KeyProblem as error:
         problem, _, hint = str(error).partition("; ")
         raise ConfigurationError(f"{key}: {problem}", hint) from None
@@ -189,7 +202,7 @@ def _sigstore_problem(path: Path, payload: bytes, signer: Signer) -> str:
     except Exception as error:
         raise HarnessError(f"sigstore could not read its trusted keys: {_short(error)}") from None
     try:
-        _, found = verifier.verify_dsse(bundle, Identity(identity=signer.identity, issuer=signer.issuer))
+        type_, found = verifier.verify_dsse(bundle, Identity(identity=signer.identity, issuer=signer.issuer))
     except VerificationError as error:
         return f"{path} is not signed by {signer.identity} of {signer.issuer}: {_short(error)}"
-    return "" if found == payload else f"{path} signs another statement"
+    return "" if (type_, found) == (PAYLOAD_TYPE, payload) else f"{path} signs another statement"

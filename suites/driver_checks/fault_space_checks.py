@@ -9,7 +9,7 @@ from drahealth.proto.events import FaultCleared, FaultInjected, ProcessStarted
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence
-from drahealth.suites.driver_checks.observed import Device, named
+from drahealth.suites.driver_checks.observed import Device, is_done, named
 from drahealth.suites.driver_checks.observed_health import (
     IN_FLIGHT,
     Step,
@@ -45,6 +45,11 @@ ALWAYS = (
 In others the driver is stopped, starts again, lacks its backend, or has two instances: they have their own checks.
 """
 
+
+ACTION_LIMIT = 10.0
+"""Seconds that an action takes at most, by default."""
+RECORDED = 0.25
+"""Seconds by which the record of an action may be late: its effect can be reported before its recorded start."""
 
 # What was done to each device, and what it must show until the next action.
 
@@ -119,18 +124,26 @@ def phases(evidence: Evidence, *experiments: str) -> list[Phase]:
             continue
         mine = tuple(Watched(one, arrivals(one)) for one in streams(evidence, name) if not one.api.prepared_only)
         starts = [one.at for one in evidence.of(ProcessStarted, name)]
+        over = _over(evidence, name)
         by_device: dict[Device, list[Step]] = {}
         for step in sorted(steps, key=lambda one: one.number):
             by_device.setdefault(Device(step.what.pool, step.what.device), []).append(step)
         for device, each in by_device.items():
             before = None
             for step, later in itertools.zip_longest(each, each[1:]):
-                end = began(later) if later else float("inf")
+                end = began(later) if later else over
                 if isinstance(step.what, FaultCleared) or step.what.grade == "asked":  # a new process may not know it
                     end = min([end, *(at for at in starts if at > step.at)])
                 before = Phase(step, device, _shows(step), end, mine, before)
                 found.append(before)
     return found
+
+
+def _over(evidence: Evidence, experiment: str) -> float:
+    """Until when all actions are recorded: an experiment that was ended may have begun one more."""
+    if is_done(evidence, experiment):
+        return float("inf")
+    return max((one.at for one in evidence.records if one.experiment == experiment), default=0.0) - ACTION_LIMIT
 
 
 def _shows(step: Step) -> frozenset[str]:
@@ -202,6 +215,8 @@ def _disagrees(
         at, number, one = report
         if phase.is_shown(one):
             shown = True
+        elif at >= phase.end - RECORDED:
+            return None
         elif shown:
             return "after this stream had shown it", report
         elif at > max(phase.limit, any_ + IN_FLIGHT):
@@ -230,10 +245,16 @@ def bystanders_keep_their_health(evidence: Evidence) -> Finding:
     for phase in found:
         by_experiment.setdefault(phase.step.experiment, []).append(phase)
     watched: set[Device] = set()
-    for mine in by_experiment.values():
+    for name, mine in by_experiment.items():
+        starts, over = [one.at for one in evidence.of(ProcessStarted, name)], _over(evidence, name)
         for device, before, after, stream in _changes(mine[0].streams):
             watched.add(device)
-            own = [one for one in mine if one.device == device and one.start <= after[0]]
+            start = max((at for at in starts if at <= after[0]), default=0.0)
+            if before[0] < start or after[0] >= over:
+                continue  # another process said it, or an action on the device is not recorded
+            if before[2].health is Health.UNKNOWN and _is_starting(mine[0].streams, device, start, before):
+                continue  # a driver that starts has not determined the health yet
+            own = [one for one in mine if one.device == device and one.start - RECORDED <= after[0]]
             if _is_explained(own[-1] if own else None, before, after):
                 continue
             if cause := next((one for one in mine if one.device != device and _is_near(one, after[0])), None):
@@ -248,6 +269,12 @@ def bystanders_keep_their_health(evidence: Evidence) -> Finding:
 
 
 _Report = tuple[float, int, DeviceHealth]
+
+
+def _is_starting(each: Sequence[Watched], device: Device, start: float, until: "_Report") -> bool:
+    """Whether a process that started then has said only Unknown of a device, up to this report."""
+    times = (one for watched in each for one in watched.times.get(device, ()))
+    return all(one.health is Health.UNKNOWN for at, number, one in times if start <= at and number <= until[1])
 
 
 def _changes(each: Sequence[Watched]) -> Iterator[tuple[Device, _Report, _Report, Stream]]:

@@ -14,7 +14,7 @@ from drahealth.suites.driver_checks.claims_experiments import Hung, allocator, c
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS, NO_BACKEND, Incomplete, NotApplicable
 from drahealth.suites.driver_checks.faults_steps import Bench, bench_of, expected
 from drahealth.suites.driver_checks.lab import Lab
-from drahealth.suites.driver_checks.observed import SLICES_LIMIT, Device
+from drahealth.suites.driver_checks.observed import PUBLISH_LIMIT, SLICES_LIMIT, Device
 from drahealth.suites.driver_checks.profile.faults import (
     BACKEND_LIMIT,
     MARGIN,
@@ -31,7 +31,7 @@ from drahealth.suites.driver_checks.registration_experiments import (
     register_again,
     restarted,
 )
-from drahealth.suites.driver_checks.slice_watch import PUBLISH_LIMIT, watched_slices
+from drahealth.suites.driver_checks.slice_watch import watched_slices
 from drahealth.suites.driver_checks.subject.subject import ActionFailed
 
 # The experiments that interrupt a driver: it is stopped, has no subscriber, and its kubelet restarts.

@@ -222,6 +222,8 @@ def _calls(evidence: Evidence, path: str, experiments: tuple[str, ...]) -> Itera
 
 # The devices that a driver publishes, and when.
 
+PUBLISH_LIMIT = 30.0
+"""Seconds until a registered driver must have published its devices."""
 SLICES_LIMIT = 90.0
 """Seconds until the slices must be back after a restart of the kubelet. Some drivers need more than 50 s."""
 

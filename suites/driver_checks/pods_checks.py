@@ -10,7 +10,7 @@ from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.cdi_specs import defined_in
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
-from drahealth.suites.driver_checks.observed import Device, get_info, named, texts
+from drahealth.suites.driver_checks.observed import Device, get_info, is_done, named, texts
 from drahealth.suites.driver_checks.observed_health import Step, began, deadline, failed_adapter
 from drahealth.suites.driver_checks.observed_pods import PodRun, Reports, Shown, pod_runs, resources
 from drahealth.suites.driver_checks.profile.faults import MARGIN
@@ -165,6 +165,8 @@ def deleted_pod_ends(evidence: Evidence, pod: PodRun) -> Finding:
     records = (pod.delete_requested.number, *(call.number for call in unprepares))
     if pod.deleted:
         return passed("the Pod is gone", *records, pod.deleted.number)
+    if not is_done(evidence, pod.experiment):
+        return not_tested("the run ended before the Pod was gone", *records)
     problems = [call.problem(uid) for call in unprepares for uid in call.claims if call.problem(uid)]
     seen = f"NodeUnprepareResources: {problems[-1]}" if problems else "the Pod still exists"
     return failed("the deleted Pod no longer exists", seen, *records)

@@ -13,7 +13,7 @@ from drahealth.suites.driver_checks.experiments import NotApplicable
 from drahealth.suites.driver_checks.faults_experiments import lasting_faults
 from drahealth.suites.driver_checks.faults_steps import Bench, expected
 from drahealth.suites.driver_checks.lab import Facts, Lab
-from drahealth.suites.driver_checks.observed import Device
+from drahealth.suites.driver_checks.observed import PUBLISH_LIMIT, Device
 from drahealth.suites.driver_checks.profile.faults import Fault
 from drahealth.suites.driver_checks.registration_experiments import (
     SOCKET_LIMIT,
@@ -25,7 +25,7 @@ from drahealth.suites.driver_checks.registration_experiments import (
     terminated,
 )
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin
-from drahealth.suites.driver_checks.slice_watch import PUBLISH_LIMIT, watched_slices
+from drahealth.suites.driver_checks.slice_watch import watched_slices
 
 _SLICES_LIMIT = 20.0
 """Seconds for ResourceSlices that the end of an instance removed, and that the other one publishes again."""

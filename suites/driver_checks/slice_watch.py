@@ -9,9 +9,8 @@ from drahealth.fakes.waiting import Changes, in_background
 from drahealth.proto.events import SliceChanged, SlicesListed
 from drahealth.suites.driver_checks.experiments import Incomplete
 from drahealth.suites.driver_checks.lab import Lab
+from drahealth.suites.driver_checks.observed import PUBLISH_LIMIT
 
-PUBLISH_LIMIT = 30.0
-"""Seconds until a registered driver must have published its devices."""
 POOLS_LIMIT = 10.0
 """Seconds from the first complete pool to one with a device that is needed."""
 _RETRY = 0.5

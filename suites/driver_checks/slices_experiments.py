@@ -10,6 +10,7 @@ from drahealth.manager.stream import advertised_health_api
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.faults_steps import FaultStreams, fault_streams
 from drahealth.suites.driver_checks.lab import Lab
+from drahealth.suites.driver_checks.observed import PUBLISH_LIMIT
 from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
 from drahealth.suites.driver_checks.registration_experiments import (
     SOCKET_LIMIT,
@@ -22,7 +23,7 @@ from drahealth.suites.driver_checks.registration_experiments import (
     shared,
 )
 from drahealth.suites.driver_checks.scripted_kubelet import Plugin, registrar, subscribed
-from drahealth.suites.driver_checks.slice_watch import PUBLISH_LIMIT, are_complete, watched_slices
+from drahealth.suites.driver_checks.slice_watch import are_complete, watched_slices
 
 # The experiments of ResourceSlices.
 

@@ -76,7 +76,9 @@ def health_apis_agree(evidence: Evidence, found: list[Stream]) -> Finding:
             return failed("all health APIs report the same devices", seen, one.opened.number, other.opened.number)
         for device in sorted(mine.keys() & theirs.keys()):
             value = _value_in_both(one, other)
-            parts = (contradiction(*both, value) for both in _comparable(one, other, device))
+            both_ = [(mine[device], theirs[device])]
+            prepared = one.api.prepared_only or other.api.prepared_only
+            parts = (contradiction(*both, value) for both in (_comparable(one, other, device) if prepared else both_))
             if wrong := next(filter(None, parts), None):
                 seen = f"{device}: {_state(one, device, wrong)} in {one}, {_state(other, device, wrong)} in {other}"
                 return failed("the same health and message in all health APIs", seen, *wrong)
@@ -288,11 +290,12 @@ def _other_health(evidence: Evidence, new: Stream, group: list[Stream]) -> Findi
         return None
     first, broken = new.reports[0], _broken(evidence, new)
     others = [one for one in group if one is not new and not one.api.prepared_only and one.opened.at < new.opened.at]
+    known, mine = [arrivals(one) for one in others], arrivals(new)
     for one in first.what.devices:
         device = device_of(one)
-        said = sorted((each for other in others for each in arrivals(other).get(device, [])), key=lambda each: each[0])
+        said = sorted((each for other in known for each in other.get(device, [])), key=lambda each: each[0])
         before = [each for each in said if each[0] < new.opened.at][-1:]
-        later = (each for each in (*said, *arrivals(new)[device][1:]) if each[0] > first.at + IN_FLIGHT)
+        later = (each for each in (*said, *mine[device][1:]) if each[0] > first.at + IN_FLIGHT)
         after = min(later, key=lambda each: each[0], default=None)
         if device in broken or not before or after is None:
             continue

@@ -281,14 +281,19 @@ def _sentence(what: str, judgements: Iterable[Judgement]) -> str:
     return f"{what} {', '.join(one.requirement.id for one in judgements)}."
 
 
+_OF_API_SERVER = {"api-server", "gateway", "claim"}
+"""The needs of experiments that only an API server can fulfill: the devices of a claim are published there."""
+
+
 def needing_api_server(judgements: Iterable[Judgement]) -> list[Judgement]:
-    """Those that do not apply, and that experiments with an API server would judge."""
+    """Those that do not apply to a driver without an API server, and that a run with one would judge."""
     found = []
     for one in judgements:
         needs = [
             {need for name in CHECKS[each].experiments for need in EXPERIMENTS[name].needs} for each in one.findings
         ]
-        if one.verdict is Verdict.NOT_APPLICABLE and all(each & {"api-server", "gateway"} for each in needs):
+        is_needed = one.requirement.family == "taints" or all(each & _OF_API_SERVER for each in needs)
+        if one.verdict is Verdict.NOT_APPLICABLE and is_needed:
             found.append(one)
     return found
 

@@ -11,6 +11,7 @@ from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
 from drahealth.suites.driver_checks.observed import (
+    PUBLISH_LIMIT,
     Device,
     at,
     devices_of,
@@ -29,7 +30,6 @@ from drahealth.suites.driver_checks.observed_health import (
     failed_adapter,
 )
 from drahealth.suites.driver_checks.profile.faults import MARGIN
-from drahealth.suites.driver_checks.slice_watch import PUBLISH_LIMIT
 from drahealth.suites.driver_checks.verdicts import Finding, failed, not_applicable, not_tested, passed, worst
 
 # What the ResourceSlices of the driver say of taints, over time. Pure.

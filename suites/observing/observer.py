@@ -115,12 +115,11 @@ async def missing_permissions(api: KubeClient, namespace: str) -> list[tuple[Per
 
 
 def claim_of(pod: Object, asked: Asked, device_class: str) -> Object:
-    """A claim for one device, which belongs to the Pod. It tolerates all taints, to see broken devices."""
+    """A claim for one device, which belongs to the Pod. It tolerates no taint: a driver can refuse a broken device."""
     meta = pod["metadata"]
     request = {
         "deviceClassName": device_class,
         "selectors": [{"cel": {"expression": f'device.driver == "{asked.driver}"'}}],
-        "tolerations": [{"operator": "Exists"}],
     }
     return {
         "apiVersion": CLAIMS.api_version,
@@ -367,7 +366,7 @@ async def _places(api: KubeClient, asked: Asked) -> tuple[list[str], str]:
     if not mine:
         drivers = sorted({one["spec"]["driver"] for one in slices})
         hint = near(asked.driver, drivers) if drivers else "no driver publishes devices"
-        raise HarnessError(f"no ResourceSlice is of the driver {asked.driver}", hint)
+        raise ConfigurationError(f"no ResourceSlice is of the driver {asked.driver}", hint)
     nodes = {one["spec"]["nodeName"] for one in mine if one["spec"].get("nodeName")}
     if not nodes:
         raise HarnessError(f"the devices of {asked.driver} belong to no node", "observe judges devices of nodes")
@@ -381,7 +380,7 @@ async def _places(api: KubeClient, asked: Asked) -> tuple[list[str], str]:
         ) from None
     found = sorted(nodes & {one["metadata"]["name"] for one in known})
     if not found:
-        raise HarnessError(
+        raise ConfigurationError(
             f"no node with the labels {asked.node_selector!r} has devices of {asked.driver}"
             if asked.node_selector
             else f"the nodes with devices of {asked.driver} are not in the cluster",
@@ -407,7 +406,7 @@ async def _create(api: KubeClient, asked: Asked, watch: _Watch, device_class: st
             await api.create(CLAIMS, claim_of(pod, asked, device_class))
     except ApiError as error:
         if error.status == 404:
-            raise HarnessError(
+            raise ConfigurationError(
                 f"namespace {asked.namespace} does not exist", "create it, or choose another --namespace"
             ) from None
         raise HarnessError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeVar
 
+from drahealth.manager.releases import for_release
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceId, Health, ResourceHealth
 from drahealth.suites.driver_checks.verdicts import (
@@ -20,6 +21,7 @@ from drahealth.suites.driver_checks.verdicts import (
     passed,
     verdict_of,
 )
+from drahealth.suites.judging.ledger import known_issues
 from drahealth.suites.observing.facts import NodeFacts, PodFact, SliceFact, moments
 
 SETTLE = 10.0
@@ -33,6 +35,7 @@ REFRESHED = KNOWN + RESYNC + 5.0
 CHANGES = 6
 """Changes of one device, or of one pool, in a minute that are not churn."""
 _MINUTE = 60.0
+_RANDOM_ORDER = "B-01"
 _SHOWN = 3
 """Examples in a sentence."""
 
@@ -118,13 +121,20 @@ def _held(pod: PodFact, container: str, entry: str) -> tuple[DeviceId, ...]:
     return tuple(device for use in pod.uses if use.container == container for device in use.of_entry(entry))
 
 
+def _has_issue(facts: NodeFacts, issue: str) -> bool:
+    """Whether the release of the kubelet is known to have this issue."""
+    version = facts.kubelet.removeprefix("v").partition("-")[0].partition("+")[0]
+    profile = for_release(version) if version else None
+    return profile is not None and any(one.id == issue for one in known_issues(profile.name))
+
+
 # Entries.
 
 
 def _missing(pod: PodFact) -> Iterator[str]:
-    shown = dict(pod.status.entries())
+    shown, regular = dict(pod.status.entries()), {one.name for one in pod.status.containers}
     for use in pod.uses:
-        if use.container not in _running(pod):
+        if use.container not in _running(pod) & regular:  # kubelets show nothing for init containers (B-26)
             continue
         where = f"container {use.container} of Pod {pod.name}"
         entries = [entry for entry in shown.get(use.container, ()) if use.of_entry(entry.name)]
@@ -144,9 +154,9 @@ def _entries(facts: NodeFacts, end: float) -> Finding:
     if not judged:
         return _no_pod(facts)
     if not any(True for pod in facts.pods for _ in _content(pod)):
-        problems.append(
-            "no Pod on the node shows a device: the feature gate ResourceHealthStatus of the kubelet is off, or "
-            "it does not know the health API of the driver"
+        return not_tested(
+            "no Pod on the node shows a device: the feature gate ResourceHealthStatus of the kubelet is off, as it is "
+            "by default before 1.36, or the kubelet does not know the health API of the driver"
         )
     if problems:
         return failed("an entry for each claim with devices of the driver", _some(problems))
@@ -158,6 +168,8 @@ def _no_pod(facts: NodeFacts) -> Finding:
 
 
 def _order(facts: NodeFacts, end: float) -> Finding:
+    if _has_issue(facts, _RANDOM_ORDER):
+        return not_applicable(f"kubelet {facts.kubelet} shows entries in random order ({_RANDOM_ORDER})")
     problems, compared = [], 0
     for pod in _by_pod(facts).values():
         for before, after in pairwise(pod):
@@ -232,7 +244,7 @@ def _known(facts: NodeFacts, end: float) -> Finding:
                 continue
             if shown.health is not Health.UNKNOWN:
                 was_known = True
-            elif was_known and not shown.message:
+            elif was_known and not shown.message and until - at >= SETTLE:
                 problems.append(f"{name} became Unknown after {at:.0f} s: the driver did not report it in time")
             elif not was_known and until - at >= KNOWN:
                 said = f" with the message {one_line(shown.message, 60)!r}" if shown.message else ""

@@ -18,7 +18,7 @@ _COUNTED = {
     Verdict.WAIVED: "Skipped",
     Verdict.STATIC: "Skipped",
 }
-"""Requirements that do not apply are not counted."""
+"""Requirements that do not apply are not counted; without an API server, they are skipped."""
 
 
 def conformance_report(report: CheckReport, about: Mapping[str, str]) -> dict[str, Any]:
@@ -35,6 +35,7 @@ def conformance_report(report: CheckReport, about: Mapping[str, str]) -> dict[st
     musts = [one for one in report.requirements if one.level == "MUST"]
     others = [one for one in report.requirements if one.level != "MUST"]
     shown = [*certificate.health_apis, *report.abilities]
+    counted = {**_COUNTED, Verdict.NOT_APPLICABLE: "Skipped"} if run.api_server == "none" else _COUNTED
     known = dict.fromkeys(one.name for one in ABILITIES)
     features = {
         "supportedFeatures": shown,
@@ -55,17 +56,17 @@ def conformance_report(report: CheckReport, about: Mapping[str, str]) -> dict[st
             {
                 "name": run.subject.upper(),
                 "summary": certificate.text,
-                "core": _status(musts),
-                "extended": {**_status(others), **features},
+                "core": _status(musts, counted),
+                "extended": {**_status(others, counted), **features},
             }
         ],
     }
 
 
-def _status(requirements: Sequence[CheckedRequirement]) -> dict[str, Any]:
+def _status(requirements: Sequence[CheckedRequirement], counted: Mapping[Verdict, str]) -> dict[str, Any]:
     """The result of some requirements: failure, partial if one was not judged, or success."""
-    counts = Counter(_COUNTED[one.verdict] for one in requirements if one.verdict in _COUNTED)
-    named = {kind: [one.id for one in requirements if _COUNTED.get(one.verdict) == kind] for kind in counts}
+    counts = Counter(counted[one.verdict] for one in requirements if one.verdict in counted)
+    named = {kind: [one.id for one in requirements if counted.get(one.verdict) == kind] for kind in counts}
     return {
         "result": "failure" if counts["Failed"] else "partial" if counts["Skipped"] else "success",
         "statistics": {kind: counts[kind] for kind in ("Passed", "Skipped", "Failed")},

@@ -55,7 +55,7 @@ KUBELET = Option(
 FIXED = Option(
     "fixed",
     "ID,...",
-    "Known issues that your own kubelet has fixed, such as B-29: each is a failure if it happens. `next` stands for "
+    "Known issues that your own kubelet has fixed, such as B-01: each is a failure if it happens. `next` stands for "
     "all with an open fix in kubernetes/kubernetes. The reference behaves as with the open fixes.",
     _ids,
 )

@@ -60,16 +60,13 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
         kubeconfig = str(folder / NODE / "kubeconfig")
         running = {name: started(name, kubeconfig, files / f"{name}.json") for name in MISBEHAVIORS}
         for name in FAKES:
-            assert (found := running[name].stderr)
-            assert [found.readline().split()[0] for _ in range(2)] == ["starting", "watching"]
+            until_it_watches(running[name])
         with ThreadPoolExecutor(2) as threads:
             list(threads.map(misbehave, FAKES))
         for one in running.values():
             one.communicate()
         interrupted = started("healthy", kubeconfig, files / "interrupted.json")
-        assert interrupted.stderr
-        while "watching" not in interrupted.stderr.readline():
-            assert interrupted.poll() is None
+        until_it_watches(interrupted)
         interrupted.send_signal(signal.SIGINT)
         interrupted.communicate()
         left = drahealth("kubectl", "--name", NODE, "get", "pods,resourceclaims", "-o=name")
@@ -82,6 +79,12 @@ def started(name: str, kubeconfig: str, report: Path) -> subprocess.Popen[str]:
     options = ["--kubeconfig", kubeconfig, "--for", f"{WATCHED}s", "--report", str(report)]
     command = [sys.executable, "-m", "drahealth.suites", "observe", "--driver", f"{name}.example.com", *options]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def until_it_watches(observer: subprocess.Popen[str]) -> None:
+    assert observer.stderr
+    while not observer.stderr.readline().startswith("watching"):
+        assert observer.poll() is None
 
 
 def misbehave(name: str) -> None:

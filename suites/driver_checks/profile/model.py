@@ -71,6 +71,10 @@ class ClusterSection(Section):
     """Longest time until the Pod is Ready."""
 
 
+_STARTERS = re.compile(
+    r"python[\d.]*|pypy[\d.]*|sh|bash|dash|env|sudo|nsenter|unshare|nice|timeout|node|java|perl|ruby|docker|podman"
+)
+"""Programs that start others: their digest says nothing of a driver."""
 _IMAGE = re.compile(r"(?P<name>[^@\s]+)@sha256:(?P<digest>[0-9a-f]{64})")
 
 
@@ -135,10 +139,15 @@ class DriverSection(Section):
         if image := _IMAGE.fullmatch(self.artifact):
             return image["name"], image["digest"]
         program = self.artifact or (self.command[0] if self.command else "")
+        if not self.artifact and _STARTERS.fullmatch(Path(program).name):
+            return "", ""
         is_path = "/" in program or self.artifact
         path = self.working_directory / program if is_path else Path(shutil.which(program) or "")
         try:
             with path.open("rb") as file:
+                if not self.artifact and file.read(2) == b"#!":
+                    return "", ""  # a script starts the driver, or is one: which files belong to it is unknown
+                file.seek(0)
                 return path.name, hashlib.file_digest(file, "sha256").hexdigest()
         except OSError:
             return "", ""

@@ -139,7 +139,7 @@ class _Given:
         set_: list[tuple[Place, str, Any]] = [(("featureGates", gate), gate, on) for gate, on in read.items()]
         for place, text in self._patches():
             named = re.findall(rf"\b({'|'.join(wanted)})\b\W+(?:value\W+)?(\w+)", text)
-            set_ += [(place, gate, _BOOLEANS.get(on.lower())) for gate, on in named]
+            set_ += [(place, gate, _BOOLEANS[on.lower()]) for gate, on in named if on.lower() in _BOOLEANS]
         for place, gate, on in set_:
             if wanted.get(gate, on) is not on:
                 raise self.wrong(place, f"the feature gate {gate} must be {str(wanted[gate]).lower()}")

@@ -27,7 +27,6 @@ def test_a_right_driver_passes() -> None:
 
 
 WRONG = {
-    "without entries": ({"OBSERVE-01"}, seen([(0, pod())])),
     "an entry without its device": ({"OBSERVE-01"}, seen([(0, HEALTHY), (20, pod(entry()))])),
     "the entry goes": ({"OBSERVE-01"}, seen([(0, HEALTHY), (20, pod())])),
     "another order of devices": (
@@ -87,6 +86,16 @@ def test_what_lasts_shorter_than_the_limit_is_no_violation() -> None:
     assert failed(facts) == set()
 
 
+def test_a_kubelet_that_is_known_for_a_random_order_is_not_judged_by_it() -> None:
+    _, facts = WRONG["another order of devices"]
+    found = NodeFacts("node", kubelet="v1.37.2", pods=facts.pods, slices=facts.slices)
+    assert judged(found, END)["OBSERVE-02"].verdict is Verdict.NOT_APPLICABLE
+
+
+def test_a_health_that_is_unknown_for_a_moment_is_no_missing_heartbeat() -> None:
+    assert failed(seen([(0, HEALTHY), (50, pod(entry(shown("Unknown")))), (53, HEALTHY)])) == set()
+
+
 def test_an_unknown_health_with_a_message_of_the_driver_is_no_missing_heartbeat() -> None:
     assert failed(seen([(0, HEALTHY), (31, pod(entry(shown("Unknown", "link is down"))))])) == set()
 
@@ -101,7 +110,12 @@ def test_an_unhealthy_device_with_a_cdi_id_needs_a_taint() -> None:
 
 @pytest.mark.parametrize(
     ("facts", "end"),
-    [(seen(), END), (seen([(0, HEALTHY)]), 20.0), (seen([(0, pod(state="waiting", phase="Pending"))]), END)],
+    [
+        (seen(), END),
+        (seen([(0, pod())]), END),
+        (seen([(0, HEALTHY)]), 20.0),
+        (seen([(0, pod(state="waiting", phase="Pending"))]), END),
+    ],
 )
 def test_a_node_without_a_pod_or_with_too_little_time_does_not_pass(facts: NodeFacts, end: float) -> None:
     assert node_verdict(judged(facts, end)) is Verdict.NOT_TESTED
