@@ -19,9 +19,9 @@ from drahealth.fakes.control.commands.without_subcommand import (
     DriverReports,
     ListedDevices,
 )
+from drahealth.fakes.control.taint import Taint
 from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.inventory.devices import SHARED, Device, Inventory, cdi_id, check_kind
-from drahealth.fakes.inventory.taint import Taint
 from drahealth.proto.device_plugin import KUBELET_SOCKET
 from drahealth.proto.health_apis import (
     HEALTH_APIS,

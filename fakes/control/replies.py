@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from drahealth.fakes.inventory.taint import Taint
+from drahealth.fakes.control.taint import Taint
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from typing import Any
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.control.commands.without_subcommand import SetHealth
 from drahealth.fakes.control.fake_options import DriverOptions, PluginOptions
+from drahealth.fakes.control.taint import Taint
 from drahealth.fakes.faults.catalogue import policy
 from drahealth.fakes.hardware.failing import DeviceState, FailingDevices, Machine
 from drahealth.fakes.inventory import devices
 from drahealth.fakes.inventory.devices import Device, Inventory
 from drahealth.fakes.inventory.file import FoundPart, load_file
-from drahealth.fakes.inventory.taint import Taint
 from drahealth.fakes.kubelet_plugin import Pool
 from drahealth.fakes.kubelet_plugin.health_table import HealthTable, healthy
 from drahealth.fakes.program.user_files import FileError, Problem

@@ -48,13 +48,13 @@ from drahealth.fakes.control.commands.without_subcommand import (
 )
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions
 from drahealth.fakes.control.replies import DriverState
+from drahealth.fakes.control.taint import Taint
 from drahealth.fakes.hardware.devices import Devices, driver_options
 from drahealth.fakes.hardware.driver_instance import CallCounts, DriverInstance
 from drahealth.fakes.hardware.failing import FaultHandlers
 from drahealth.fakes.hardware.instances import DriverInstances, OnStatus
 from drahealth.fakes.hardware.registered import FakeNode, Registered, names_of
 from drahealth.fakes.inventory.devices import Inventory
-from drahealth.fakes.inventory.taint import Taint
 from drahealth.fakes.kubelet_plugin.health_streams import HealthStreams
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock

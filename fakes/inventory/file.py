@@ -213,14 +213,6 @@ def _served(api: str) -> str:
     return api
 
 
-def _taint(text: str) -> str:
-    from drahealth.fakes.inventory.taint import Taint
-
-    if text:
-        Taint.parse(text)
-    return text
-
-
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -268,7 +260,7 @@ class DriverPart(_Part):
     served_health_apis: tuple[Annotated[str, AfterValidator(_served)], ...] | None = None
     cdi_ids: bool = True
     shared_cdi_id: bool = False
-    unhealthy_taint: Annotated[str, AfterValidator(_taint)] = ""
+    unhealthy_taint: str = ""
 
 
 class PluginPart(_Part):

@@ -15,7 +15,7 @@ from drahealth.fakes.control.commands.definition import (
     argument,
     command,
 )
-from drahealth.fakes.inventory.taint import TAINT_EFFECTS, Taint, taint_fields
+from drahealth.fakes.control.taint import TAINT_EFFECTS, Taint, taint_fields
 
 _SHORTEST = 0.01
 """Seconds between two changes of a flap; with less, reports would use all processor time."""

@@ -74,7 +74,7 @@ class ClusterSection(Section):
 _STARTERS = re.compile(
     r"python[\d.]*|pypy[\d.]*|sh|bash|dash|env|sudo|nsenter|unshare|nice|timeout|node|java|perl|ruby|docker|podman"
 )
-"""Programs that start others: their digest says nothing of a driver."""
+"""Programs that start others: their digest does not identify a driver."""
 _IMAGE = re.compile(r"(?P<name>[^@\s]+)@sha256:(?P<digest>[0-9a-f]{64})")
 
 

@@ -31,7 +31,8 @@ def profile(tmp_path: Path) -> Path:
     """The driver profile of a program that is no driver."""
     path = tmp_path / "gpu.toml"
     command = json.dumps([sys.executable, "-c", "import time; time.sleep(600)"])
-    path.write_text(f'format = "driver-profile/v1"\n[driver]\ncommand = {command}\n')
+    about = f"command = {command}\nartifact = {json.dumps(__file__)}\n"
+    path.write_text(f'format = "driver-profile/v1"\n[driver]\n{about}')
     return path
 
 

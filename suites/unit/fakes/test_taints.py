@@ -12,7 +12,7 @@ from drahealth.fakes.cluster.api import SLICES, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.control.fake_options import DriverControl
 from drahealth.fakes.control.remote import ControlFailed
-from drahealth.fakes.inventory.taint import Taint
+from drahealth.fakes.control.taint import Taint
 from drahealth.proto.values import Health
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.expected_errors import api_error
