@@ -5,7 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from drahealth.proto.events import Event, FaultCleared, FaultInjected, ReportReceived, StreamClosed, StreamOpened
+from drahealth.proto.events import (
+    Event,
+    ExperimentEnded,
+    FaultCleared,
+    FaultInjected,
+    ProcessStarted,
+    ReportReceived,
+    StreamClosed,
+    StreamOpened,
+)
 from drahealth.proto.health_apis import V1, V1ALPHA1
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.driver_checks.all_checks import CHECKS
@@ -159,3 +168,27 @@ def test_fault_that_works_on_another_device_speaks_against_the_driver() -> None:
     steps = {**STEPS, 40.0: broken("gpu-2")}
     found = finding("each-break-is-reported", run(steps=steps))
     assert "the same fault had an effect on pool/gpu-1" in found.seen
+
+
+def test_bystander_that_a_starting_driver_does_not_know_yet_passes() -> None:
+    def reported(stream: str, device: str, at: float) -> State:
+        return LOST if device == "gpu-2" and 15 < at < 17 else right(stream, device, at)
+
+    steps: dict[float, Event] = {**STEPS, 15.0: ProcessStarted("planned", 7, ("./driver",))}
+    assert finding(BYSTANDERS, run(reported, steps)).verdict is Verdict.PASS
+
+
+def test_effect_shortly_before_the_recorded_start_of_its_action_passes() -> None:
+    def reported(stream: str, device: str, at: float) -> State:
+        return SICK if device == "gpu-1" and (4 < at < 6 or at >= 10.5) else OK
+
+    steps: dict[float, Event] = {4.0: broken("gpu-1"), 6.0: cleared("gpu-1"), 10.7: broken("gpu-1")}
+    assert [finding(check, run(reported, steps)).verdict for check in (AGREE, BYSTANDERS)] == [Verdict.PASS] * 2
+
+
+def test_effect_of_an_action_that_the_end_of_the_run_left_unrecorded_passes() -> None:
+    def reported(stream: str, device: str, at: float) -> State:
+        return SICK if device == "gpu-1" and BREAK < at < 55 else OK
+
+    steps: dict[float, Event] = {BREAK: broken("gpu-1"), 60.0: ExperimentEnded("incomplete", "the run was ended")}
+    assert finding(AGREE, run(reported, steps)).verdict is Verdict.PASS
