@@ -104,15 +104,18 @@ class Fleet:
                 await self.becomes(gpu, health, text, timeout)
             for listed in self.listed if number in (0, len(CHANGES) - 1) else ():
                 await self.becomes(listed, health)
+        beats = [(await driver.control.state()).heartbeat for driver in self.drivers]
         for driver in self.drivers:
+            await driver.control.set_heartbeat(0)  # a complete report has the health from before
             alone = driver.gpus[1]
             self.shown[alone] = (_U, f"alone in a report, {when}")
             await driver.control.report([alone.reading(*self.shown[alone], timeout=600)])
             await self.shows(alone)
         await self.syncs(f"after reports of one device, {when}")
         self.still_shows()
-        for driver in self.drivers:
+        for driver, beat in zip(self.drivers, beats, strict=True):
             await self.becomes(driver.gpus[1], *self.shown[driver.gpus[1]])  # also in its complete reports
+            await driver.control.set_heartbeat(beat)
         await self.has_its_entries()
 
 
