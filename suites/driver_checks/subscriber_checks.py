@@ -290,6 +290,8 @@ def _other_health(evidence: Evidence, new: Stream, group: list[Stream]) -> Findi
         return None
     first, broken = new.reports[0], _broken(evidence, new)
     others = [one for one in group if one is not new and not one.api.prepared_only and one.opened.at < new.opened.at]
+    if not any(one.opened.at + one.open_seconds > first.at + LATE for one in others):
+        return None  # no other stream was open: the device itself can have broken and recovered in between
     known, mine = [arrivals(one) for one in others], arrivals(new)
     for one in first.what.devices:
         device = device_of(one)
