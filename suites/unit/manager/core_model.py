@@ -5,7 +5,7 @@ H-01 to H-18, H-23, P-03, P-07 to P-14. Slow, and meant to be read beside them. 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from drahealth.manager.profile import Profile
 from drahealth.proto.values import ClaimUse, DeviceHealth, DeviceId, Health, PreparedDevice
@@ -45,8 +45,14 @@ RULES_SINCE = {
 """The rules of releases, by the first release that has them, oldest first."""
 
 
+NEXT_RULES = replace([*RULES_SINCE.values()][-1], tells_recovery=True)
+"""The rules of the newest release with the fixes that are open in Kubernetes."""
+
+
 def rules_of(profile: Profile) -> Rules:
     """The rules of the KEP, or those that a release has."""
+    if profile.name == "next":
+        return NEXT_RULES
     known = [rules for since, rules in RULES_SINCE.items() if profile.release and since <= profile.release]
     return known[-1] if known else KEP_RULES
 
