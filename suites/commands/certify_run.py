@@ -292,7 +292,7 @@ def _check_report(path: Path) -> CheckReport:
 # `drahealth verify` and `drahealth diff`: a report beside its evidence, and beside another report.
 
 
-_FOR_PEOPLE = ("report.html", "summary.md", "badge.svg", "junit.xml")
+_FOR_PEOPLE = (PAGE, TEXT, BADGE, JUNIT)
 """The files of a certificate that `verify` does not compare."""
 
 

@@ -46,8 +46,7 @@ def observe_driver(
     Exit codes: 0 all nodes pass, 1 a node fails, 2 wrong usage, 3 error in the environment or interrupted, 4 a node was
     not judged completely.
     """
-    from drahealth.suites.commands.observe_run import Outputs, run
+    from drahealth.suites.commands.observe_run import Outputs, asked_for, run
 
-    where = (kubeconfig, context)
-    asked = (driver, duration, namespace, device_class, image, node_selector)
-    raise typer.Exit(run(where, asked, Outputs(report, junitxml, html)))
+    asked = asked_for(driver, duration, namespace, device_class, image, node_selector)
+    raise typer.Exit(run(asked, kubeconfig, context, Outputs(report, junitxml, html)))

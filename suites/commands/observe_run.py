@@ -1,20 +1,22 @@
 """One run of `drahealth observe`: what the user asked for, the observation, and the results."""
 
 import os
-import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
+from drahealth.fakes.cluster.api import timestamp
 from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.cluster.object_rules import subdomain_errors
 from drahealth.fakes.durations import FIXED_HINT, Duration
 from drahealth.fakes.program.console import standard_output
 from drahealth.proto.quoting import quoted
 from drahealth.suites.commands.ending import run_terminable
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.observing.observation_report import observation_report, show_observation
-from drahealth.suites.observing.observer import Asked, Observation, observe, started_now
+from drahealth.suites.observing.observer import Asked, Observation, observe
 from drahealth.suites.observing.rules import REFRESHED
 from drahealth.suites.output_paths import check_output_file
 from drahealth.suites.report.document import ObservationReport, to_json
@@ -22,7 +24,6 @@ from drahealth.suites.report.junit import to_junit
 from drahealth.suites.report.page import page_of
 from drahealth.suites.report.page_view import node_columns
 
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _KUBECTL = "~/.kube/config"
 _LONGEST = 7 * 24 * 3600.0
 """Seconds: an observer keeps all facts in memory."""
@@ -53,7 +54,7 @@ class Outputs:
 
 def asked_for(driver: str, duration: str, namespace: str, device_class: str, image: str, node_selector: str) -> Asked:
     """What the options say. Raises ConfigurationError."""
-    if not _NAME.fullmatch(driver):
+    if any(subdomain_errors(driver)):
         raise ConfigurationError(
             f"--driver must be the name of a driver, got {quoted(driver)}", "such as gpu.example.com"
         )
@@ -68,17 +69,14 @@ def asked_for(driver: str, duration: str, namespace: str, device_class: str, ima
     return Asked(driver, found.low, namespace, device_class, image, node_selector)
 
 
-def run(where: tuple[Path | None, str | None], asked: tuple[str, str, str, str, str, str], outputs: Outputs) -> int:
+def run(asked: Asked, kubeconfig: Path | None, context: str | None, outputs: Outputs) -> int:
     """Observes, prints and writes the results; returns the exit code."""
-    wanted = asked_for(*asked)
     outputs.check()
-    started = started_now()
-    if wanted.seconds < REFRESHED:
-        short = f"note: OBSERVE-03 is not tested in less than {REFRESHED:g} s"
-        Console(stderr=True, highlight=False).print(short, soft_wrap=True)
-    console = Console(stderr=True, highlight=False)
-    seen = run_terminable(_observe(where, wanted, console))
-    report = observation_report(wanted.driver, seen, started)
+    started, console = timestamp(time.time()), Console(stderr=True, highlight=False)
+    if asked.seconds < REFRESHED:
+        console.print(f"note: OBSERVE-03 is not tested in less than {REFRESHED:g} s", soft_wrap=True)
+    seen = run_terminable(_observe(asked, kubeconfig, context, console))
+    report = observation_report(asked.driver, seen, started)
     show_observation(report, standard_output())
     outputs.write(report)
     return report.exit_code
@@ -89,8 +87,7 @@ def _kubeconfig() -> Path:
     return Path(os.environ.get("KUBECONFIG") or _KUBECTL).expanduser()
 
 
-async def _observe(where: tuple[Path | None, str | None], asked: Asked, console: Console) -> Observation:
-    path, context = where
+async def _observe(asked: Asked, path: Path | None, context: str | None, console: Console) -> Observation:
     try:
         if path is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
             api = KubeClient.in_cluster()

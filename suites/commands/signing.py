@@ -62,14 +62,12 @@ def run_url(environment: Mapping[str, str]) -> str:
 
 def sign(folder: Path, key: Path | None, trust_config: Path | None) -> Path:
     """Signs the statement of a certificate. Returns the new file. Raises ConfigurationError and HarnessError."""
-    path = folder / STATEMENT
+    path, report = folder / STATEMENT, read_report(folder)
     if not path.is_file():
-        report = read_report(folder)
         if isinstance(report, CheckReport) and report.certificate and not report.conditions.artifact_sha256:
             raise ConfigurationError(f"{folder}: {NO_SUBJECT}", f"{NO_SUBJECT_HINT}, and certify again")
         raise ConfigurationError(f"{folder} has no {STATEMENT}", "pass the directory of a certificate")
     payload = read_bytes(path)
-    report = read_report(folder)
     if isinstance(report, CheckReport) and (
         problem := statement_problem(folder, report, read_bytes(folder / REPORT), Signer())
     ):

@@ -270,7 +270,8 @@ def new_stream_starts_with_all_devices(evidence: Evidence, found: list[Stream]) 
             finding = _restart(cancelled, again, end, always if main else frozenset(), _broken(evidence, again))
             if finding and (main or finding.verdict is Verdict.FAIL):
                 judged.append(finding)
-        judged += filter(None, (_other_health(evidence, one, group) for one in group))
+        reported = [(one, arrivals(one)) for one in group]
+        judged += filter(None, (_other_health(evidence, one, reported) for one in group))
     return worst(judged or [not_tested("no stream was opened after a cancelled one")])
 
 
@@ -284,18 +285,21 @@ def _broken(evidence: Evidence, stream: Stream) -> frozenset[Device]:
     )
 
 
-def _other_health(evidence: Evidence, new: Stream, group: list[Stream]) -> Finding | None:
-    """A failure if the first report of a stream has a health that neither the reports before nor those after have."""
+def _other_health(evidence: Evidence, new: Stream, group: list[tuple[Stream, dict[Device, Times]]]) -> Finding | None:
+    """A failure if the first report of a stream has a health that neither the reports before nor those after have.
+
+    `group` are all streams of the process, each with its reports.
+    """
     if not new.reports or new.api.prepared_only:
         return None
     first, broken = new.reports[0], _broken(evidence, new)
-    others = [one for one in group if one is not new and not one.api.prepared_only and one.opened.at < new.opened.at]
-    if not any(one.opened.at + one.open_seconds > first.at + LATE for one in others):
+    others = [each for each in group if not each[0].api.prepared_only and each[0].opened.at < new.opened.at]
+    if not any(one.opened.at + one.open_seconds > first.at + LATE for one, _ in others):
         return None  # no other stream was open: the device itself can have broken and recovered in between
-    known, mine = [arrivals(one) for one in others], arrivals(new)
+    mine = next(times for one, times in group if one is new)
     for one in first.what.devices:
         device = device_of(one)
-        said = sorted((each for other in known for each in other.get(device, [])), key=lambda each: each[0])
+        said = sorted((each for _, times in others for each in times.get(device, [])), key=lambda each: each[0])
         before = [each for each in said if each[0] < new.opened.at][-1:]
         later = (each for each in (*said, *mine[device][1:]) if each[0] > first.at + IN_FLIGHT)
         after = min(later, key=lambda each: each[0], default=None)

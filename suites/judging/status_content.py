@@ -66,6 +66,11 @@ def missing(
                 yield f"container {one.container} of pod {status.pod} does not show {'/'.join(device)}"
 
 
+def is_of_request(allocated: str, request: str) -> bool:
+    """Whether a device that was allocated for a request, or for `request/subrequest`, is of this one; "" is for all."""
+    return request in ("", allocated, allocated.partition("/")[0])
+
+
 class _Held:
     """What each pod held at any time. A status may be seen before an allocation, and after its end."""
 
@@ -89,7 +94,7 @@ class _Held:
         return {
             (one.driver, one.pool, one.device)
             for one in self._devices.get(uid, ())
-            if (one.container, one.claim) == (place, claim) and request in ("", one.request, one.request.split("/")[0])
+            if (one.container, one.claim) == (place, claim) and is_of_request(one.request, request)
         }
 
     def count(self, uid: str, place: str, resource: str) -> int:

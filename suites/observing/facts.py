@@ -14,6 +14,7 @@ from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.cluster.pods import claim_names, status_seen
 from drahealth.proto.events import StatusSeen
 from drahealth.proto.values import DeviceId
+from drahealth.suites.judging.status_content import is_of_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Use:
         claim, _, request = entry.removeprefix("claim:").partition("/")
         if not entry.startswith("claim:") or claim != self.claim:
             return ()
-        return tuple(device for given, device in self.allocated if request in _names(given))
+        return tuple(device for given, device in self.allocated if is_of_request(given, request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,6 @@ class PodFact:
     at: float
     name: str
     """Namespace and name."""
-    own: bool
-    """Whether the observer made it."""
     status: StatusSeen
     uses: tuple[Use, ...]
 
@@ -138,19 +137,14 @@ def uses(pod: Object, claims: Mapping[tuple[str, str], Object], driver: str) -> 
 def _allocated(claim: Object, driver: str, request: str) -> Iterator[tuple[str, DeviceId]]:
     found = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
     for one in found.get("results") or ():
-        if one["driver"] == driver and request in _names(one["request"]):
+        if one["driver"] == driver and is_of_request(one["request"], request):
             yield one["request"], DeviceId(driver, one["pool"], one["device"])
 
 
-def _names(request: str) -> tuple[str, ...]:
-    """What can name the request of a device; "" is for all requests. A subrequest is `request/subrequest`."""
-    return "", request, request.partition("/")[0]
-
-
-def pod_fact(at: float, pod: Object, used: Iterable[Use], *, own: bool) -> PodFact:
+def pod_fact(at: float, pod: Object, used: Iterable[Use]) -> PodFact:
     """What a Pod object shows."""
     meta = pod["metadata"]
-    return PodFact(at, f"{meta['namespace']}/{meta['name']}", own, status_seen(pod), tuple(used))
+    return PodFact(at, f"{meta['namespace']}/{meta['name']}", status_seen(pod), tuple(used))
 
 
 def slice_fact(at: float, obj: Object, *, gone: bool = False) -> SliceFact:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from drahealth.fakes.cluster.api import (
     CLAIMS,
@@ -18,7 +17,6 @@ from drahealth.fakes.cluster.api import (
     Kind,
     Object,
     key_of,
-    timestamp,
 )
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.cluster.mirror import Mirror, after
@@ -256,13 +254,10 @@ class _Watch:
         used = tuple(uses(pod, self._claims, self._asked.driver))
         if not used:
             return
-        fact = pod_fact(self.now, pod, used, own=key_of(pod) in self._own_keys())
+        fact = pod_fact(self.now, pod, used)
         if self._last.get(fact.uid) != (fact.status, fact.uses):
             self._last[fact.uid] = (fact.status, fact.uses)
             node.pods.append(fact)
-
-    def _own_keys(self) -> set[tuple[str, str]]:
-        return {(self._asked.namespace, name) for name in self.own}
 
     def _node(self, node: NodeFacts, new: Object | None) -> None:
         status = (new or {}).get("status") or {}
@@ -276,7 +271,7 @@ class _Watch:
         key = about.get("namespace", ""), about.get("name", "")
         if not self.is_ready or new.get("type") != "Warning":
             return
-        reason, own = new.get("reason", ""), key in self._own_keys()
+        reason, own = new.get("reason", ""), key[0] == self._asked.namespace and key[1] in self.own
         pod = self._pods.get(key)
         name = pod["spec"].get("nodeName", "") if pod else ""
         node = self.nodes.get(self.own[key[1]] if own else name)
@@ -447,8 +442,3 @@ async def _remove(api: KubeClient, namespace: str, names: Sequence[str]) -> None
 
     with suppress(ApiError):
         await poll(gone, _AGAIN, _REMOVED)
-
-
-def started_now() -> str:
-    """The time as in reports, RFC 3339."""
-    return timestamp(datetime.now(UTC).timestamp())

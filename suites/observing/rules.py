@@ -4,6 +4,7 @@ A rule that needs a situation that did not occur, such as an unhealthy device, i
 was too short is NOT_TESTED.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -83,7 +84,7 @@ def lasting(states: Iterable[tuple[float, Iterable[H]]], end: float, limit: floa
 
 def most_in_a_minute(times: Sequence[float]) -> int:
     """The most of these times, which are sorted, that are in one minute."""
-    return max((sum(at <= one < at + _MINUTE for one in times) for at in times), default=0)
+    return max((bisect_left(times, at + _MINUTE) - number for number, at in enumerate(times)), default=0)
 
 
 def _some(problems: Iterable[str]) -> str:
@@ -223,13 +224,13 @@ def _unpublished(pods: Iterable[PodFact], pools: Mapping[str, Sequence[SliceFact
 def _healths(facts: NodeFacts, end: float) -> Iterator[tuple[str, list[tuple[float, ResourceHealth | None]], float]]:
     """Each device in the status of a Pod, in words, what it shows from a time on, and the end of its Pod."""
     for uid, pod in _by_pod(facts).items():
-        keys = dict.fromkeys(key for one in pod for key, _ in _content(one))
-        for key in keys:
+        contents = [(one.at, dict(_content(one))) for one in pod]
+        for key in dict.fromkeys(key for _, content in contents for key in content):
             states: list[tuple[float, ResourceHealth | None]] = []
-            for one in pod:
-                shown = dict(_content(one)).get(key)
+            for at, content in contents:
+                shown = content.get(key)
                 if not states or states[-1][1] != shown:
-                    states.append((one.at, shown))
+                    states.append((at, shown))
             yield f"{key[2]} in Pod {pod[0].name}", states, _end_of(facts, uid, end)
 
 

@@ -67,7 +67,7 @@ def seen(
     claims = {("default", "gpu"): claim(devices)}
     return NodeFacts(
         "node",
-        pods=[pod_fact(at, one, uses(one, claims, DRIVER), own=True) for at, one in pods],
+        pods=[pod_fact(at, one, uses(one, claims, DRIVER)) for at, one in pods],
         slices=[slice_fact(at, one) for at, one in slices],
         events=list(events),
     )
