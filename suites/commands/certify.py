@@ -151,18 +151,23 @@ def verify_report(
     subject: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Require that the certificate is about this driver.")
     ] = None,
+    require_certified: Annotated[
+        bool, typer.Option("--require-certified", help="Exit with code 5 if the driver is not certified.")
+    ] = False,
 ) -> None:
     """Judge the evidence of a certificate again, and compare the verdicts with those in the report.
 
     `verify` detects an edited report, statement or evidence. Only a signature, with --key or --identity, detects a
     forgery that changes all files consistently.
     Exit codes: 0 same verdicts, 1 other verdicts, an edited file or a signature of somebody else, 2 unreadable files.
-    Exit code 4: same verdicts, but the report is from another version of drahealth or of the ledger.
+    Exit code 4: same verdicts, but the report is from another version of drahealth or of the ledger, or the run did
+    not reach its end. Exit code 5: same verdicts, not certified, with --require-certified.
     """
     from drahealth.suites.commands.certify_run import files_of, verify
     from drahealth.suites.commands.signing import Signer
 
-    raise typer.Exit(verify(*files_of(report, evidence), Signer(key, identity, issuer, trust_config, subject)))
+    signer = Signer(key, identity, issuer, trust_config, subject)
+    raise typer.Exit(verify(*files_of(report, evidence), signer, require_certified=require_certified))
 
 
 @app.command("sign")

@@ -182,6 +182,8 @@ def planned_requirements(run: DriverRun) -> list[Planned]:
                 if check.requirement == one.id
             ]
             reasons = dict.fromkeys(reason for each in of_checks for reason in each)
+            if run.profile.api_server_kind == "none" and one.family == "taints":
+                of_checks, reasons = [["none"]], dict.fromkeys(["there is no API server"])
             found.append(Planned(one, tuple(reasons) if all(of_checks) else ()))
     return found
 
@@ -237,4 +239,8 @@ def plan_lines(run: DriverRun) -> Iterator[str]:
     for reason in reasons:
         names = ", ".join(one.requirement.id for one in found if one.reasons == reason)
         yield f"not judged: {names}\n  reason: {'; '.join(reason)}"
+    if run.profile.api_server_kind == "none":
+        yield "\nwithout an API server, level core can be reached, and level full cannot"
+    if not run.profile.fault:
+        yield "\nno fault in the driver profile: no device is broken, and the certificate says so"
     yield f"\nabout {duration(run):.0f} s for a driver that answers at once"

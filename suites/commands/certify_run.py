@@ -35,7 +35,7 @@ from drahealth.suites.commands.signing import (
     statement_problem,
     unchecked_signature,
 )
-from drahealth.suites.driver_checks.driver_run import DriverRun
+from drahealth.suites.driver_checks.driver_run import DriverRun, check_kubeconfig
 from drahealth.suites.driver_checks.evidence import EditedEvidenceError, Evidence, EvidenceError, load_evidence
 from drahealth.suites.driver_checks.profile.file import read_profile
 from drahealth.suites.driver_checks.summary import Summary, summarize
@@ -263,6 +263,7 @@ def run_of(
             )
         other = profile.api_server.model_copy(update={"kind": api_server_kind(api_server), "kubeconfig": None})
         profile = profile.model_copy(update={"api_server": other})
+    check_kubeconfig(profile)
     return replace(
         run,
         profile=profile,
@@ -296,11 +297,12 @@ _FOR_PEOPLE = (PAGE, TEXT, BADGE, JUNIT)
 """The files of a certificate that `verify` does not compare."""
 
 
-def verify(report_path: Path, evidence_path: Path, signer: Signer) -> int:
+def verify(report_path: Path, evidence_path: Path, signer: Signer, *, require_certified: bool = False) -> int:
     """Judges the evidence again, and compares. Returns 0 if the report says the same, and 1 if it differs.
 
     The statement beside the report must say the same, and have the signature of the signer.
-    Returns 4 if another version or ledger judged the report: then only the verdicts are compared.
+    Returns 4 if another version or ledger judged the report: then only the verdicts are compared. Returns 4 also for a
+    run without its end, and 5 for a driver that is not certified, if `require_certified` is set.
 
     Raises ConfigurationError for files that are no report or no evidence.
     """
@@ -338,12 +340,23 @@ def verify(report_path: Path, evidence_path: Path, signer: Signer) -> int:
         return 4
     if found:
         return _fail(f"{report_path} differs from its evidence", found, ("the report has", "the evidence gives"))
-    _print(f"verified: {certificate.text}")
+    _print(f"{'verified' if evidence.complete else 'incomplete: the files agree'}: {certificate.text}")
+    for reason in report.reasons:
+        _print(f"  {reason}")
     if others := [name for name in _FOR_PEOPLE if (report_path.parent / name).exists()]:
         _print(f"not compared: {', '.join(others)}; `drahealth report` writes them again")
     if unchecked := unchecked_signature(report_path.parent, signer):
         _print(unchecked)
+    if not evidence.complete:
+        return 4
+    if require_certified and not certificate.certified:
+        _print("not certified, and --require-certified is set")
+        return NOT_CERTIFIED
     return 0
+
+
+NOT_CERTIFIED = 5
+"""Exit code of `verify --require-certified` for a valid certificate of a driver that is not certified."""
 
 
 def show_diff(first: Path, second: Path) -> int:

@@ -23,7 +23,7 @@ from drahealth.suites.commands.check_progress import Progress, ticking, view_on
 from drahealth.suites.commands.ending import run_terminable
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.check import needed_experiments
-from drahealth.suites.driver_checks.driver_run import DEADLINE, DriverRun, plan
+from drahealth.suites.driver_checks.driver_run import DEADLINE, DriverRun, check_kubeconfig, plan
 from drahealth.suites.driver_checks.evidence import Evidence, EvidenceError, read_evidence
 from drahealth.suites.driver_checks.profile.file import profile_of
 from drahealth.suites.driver_checks.profile.manifests import claim_objects
@@ -102,6 +102,7 @@ def run_of(flags: Mapping[str, Any]) -> DriverRun:
         flag = next((flag for flag, path in reversed([*FLAGS.items()]) if where.startswith(".".join(path))), "")
         raise ConfigurationError(f"{flag}: {what}" if flag else what, "see `drahealth check --help`") from None
     check_placeholders([*command, *profile.driver.environment.values()])
+    check_kubeconfig(profile)
     return DriverRun(
         profile,
         claim=_claim(profile.claim.manifests[0]) if profile.claim.manifests else (),
@@ -283,6 +284,7 @@ def write_files(
     for name, one in files.reports.items():
         if isinstance(one, CheckReport):
             line = f"{name}: verdicts {NOT_JUDGED_AGAIN}"
+            line += "; the run did not reach its end" if one.interrupted else ""
             standard_output().print(line, soft_wrap=True, markup=False, highlight=False)
 
 

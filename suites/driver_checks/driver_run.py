@@ -78,7 +78,7 @@ class DriverRun:
         driver = self.profile.driver
         if driver.cluster is None or self.workload is None:
             return None
-        return InCluster(self.workload, driver.cluster, driver.container)
+        return InCluster(self.workload, driver.cluster, driver.container, driver.image_digest)
 
     @property
     def sandbox(self) -> Sandbox | None:
@@ -139,6 +139,17 @@ class DriverRun:
         if experiment.needs & {"api-server", "claim"} and profile.api_server_kind == "none":
             return "there is no API server; pass --kubeconfig" if not driver.command else "there is no API server"
         return ""
+
+
+def check_kubeconfig(profile: DriverProfile) -> None:
+    """Raises ConfigurationError for a driver without an API server that is to read a kubeconfig: it could not start."""
+    driver = profile.driver
+    words = [*driver.command, *driver.environment.values()]
+    if profile.api_server_kind == "none" and driver.command and any("{kubeconfig}" in one for one in words):
+        raise ConfigurationError(
+            "without an API server there is no file {kubeconfig}, which the driver is started with",
+            'remove `--api-server none` (`kind = "none"`), or start the driver without {kubeconfig}',
+        )
 
 
 def plan(run: DriverRun) -> list[tuple[Experiment, str]]:

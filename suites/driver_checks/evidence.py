@@ -195,9 +195,10 @@ class EvidenceWriter:
     """Collects the records of a run, and writes each to a file, if there is one."""
 
     def __init__(self, header: Header, path: Path | None = None, redaction: Redaction | None = None) -> None:
-        """Creates the file, readable by this user only. Raises OSError; FileExistsError if it exists.
+        """Creates the file. Raises OSError; FileExistsError if it exists.
 
-        What the redaction replaces is neither in the file nor in the records.
+        What the redaction replaces is neither in the file nor in the records. Without a redaction, only this user can
+        read the file.
         """
         self._redaction = redaction
         if redaction:
@@ -208,7 +209,7 @@ class EvidenceWriter:
         self._complete = False
         self._digest = hashlib.sha256()
         self._file = io.FileIO(path, "x") if path else None
-        if path:
+        if path and not redaction:
             path.chmod(0o600)
         self._write(json.dumps({"format": FORMAT, **asdict(header)}))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain, product
 from typing import Any, Literal
 
-from drahealth.proto.events import FaultGap, FaultStage
+from drahealth.proto.events import ExperimentEnded, FaultGap, FaultStage
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.observed import Device
@@ -498,6 +498,14 @@ def covered(evidence: Evidence) -> dict[str, tuple[str, ...]]:
 
 
 def not_caused(evidence: Evidence) -> tuple[str, ...]:
-    """What the plan of a run could not cause, each with the reason."""
+    """What the plan of a run could not cause, each with the reason; also why there was no plan."""
     gaps = (one.what for one in evidence.of(FaultGap))
-    return tuple(dict.fromkeys(f"{one.dimension} {one.value}: {one.reason}" for one in gaps))
+    found = [f"{one.dimension} {one.value}: {one.reason}" for one in gaps]
+    if any(evidence.of(FaultStage)) or found:
+        return tuple(dict.fromkeys(found))
+    if evidence.header.level == "check":
+        found.append("faults: `drahealth check` breaks no device; `drahealth certify` does, with a driver profile")
+    else:
+        ends = (one for one in evidence.of(ExperimentEnded) if one.experiment == "fault-plan")
+        found += [f"fault-plan: {one.what.reason}" for one in ends if one.what.reason]
+    return tuple(found)

@@ -137,7 +137,10 @@ _WORST = {
     Verdict.ERROR: Outcome.HARNESS_ERROR,
     Verdict.NOT_TESTED: Outcome.INCOMPLETE,
 }
-_JUDGED = {Verdict.PASS, Verdict.FAIL, Verdict.STATIC, Verdict.WAIVED}
+_SHOWN = {Verdict.PASS, Verdict.FAIL, Verdict.WAIVED}
+"""The verdicts that need an observation of the driver. STATIC says only that nothing contradicts the requirement."""
+NOT_SHOWN = "not shown"
+"""The outcome of a family whose MUSTs are all STATIC: the run showed neither a pass nor a violation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +173,12 @@ class Summary:
         if self.certificate:
             return self.certificate
         if self.only:
-            result = "met" if self.outcome is Outcome.CONFORMS else self.outcome
-            return f"partial run: {', '.join(self.only)} {result}"
+            if self.outcome is not Outcome.CONFORMS:
+                return f"partial run: {', '.join(self.only)} {self.outcome}"
+            static = [one.requirement.id for one in self.of(Verdict.STATIC)]
+            met = [name for name in self.only if name not in static]
+            words = [f"{', '.join(names)} {what}" for names, what in ((met, "met"), (static, NOT_SHOWN)) if names]
+            return f"partial run: {', '.join(words)}"
         is_limited = self.running and self.outcome is Outcome.CONFORMS
         return f"{self.outcome}, running driver" if is_limited else str(self.outcome)
 
@@ -192,7 +199,8 @@ class Summary:
         for family in dict.fromkeys(one.requirement.family for one in self.judgements):
             verdicts = {one.verdict for one in self.judgements if one.requirement.family == family and _is_must(one)}
             result = _family_outcome(verdicts)
-            found[family] = Outcome.INCOMPLETE if result == Outcome.CONFORMS and not self.complete else result
+            good = (Outcome.CONFORMS, NOT_SHOWN)
+            found[family] = Outcome.INCOMPLETE if result in good and not self.complete else result
         return found
 
     @property
@@ -220,7 +228,9 @@ def _family_outcome(verdicts: Set[Verdict]) -> str:
     for verdict, outcome in _WORST.items():
         if verdict in verdicts:
             return outcome
-    return Outcome.CONFORMS if verdicts & _JUDGED else "does not apply"
+    if verdicts & _SHOWN:
+        return Outcome.CONFORMS
+    return NOT_SHOWN if Verdict.STATIC in verdicts else "does not apply"
 
 
 def summarize(
@@ -254,7 +264,7 @@ def summarize(
         complete=evidence.complete,
         exits=exits,
         covered=covered(evidence),
-        not_caused=not_caused(evidence),
+        not_caused=() if only else not_caused(evidence),
     )
 
 
@@ -265,16 +275,20 @@ def _outcome(
     failures = [one for one in musts if one.verdict is Verdict.FAIL]
     errors = [one for one in judgements if one.verdict is Verdict.ERROR]
     missing = [one for one in musts if one.verdict is Verdict.NOT_TESTED and (one.findings or not one.remarks)]
+    cut = () if complete else (CUT_SHORT,)
     failing = (*(_sentence("The driver violates", [one]) for one in failures), *problems)
     if failing:
-        return Outcome.FAILS, failing
+        return Outcome.FAILS, (*failing, *cut)
     if errors:
-        return Outcome.HARNESS_ERROR, (_sentence("drahealth could not judge", errors),)
-    lacking = [] if complete else ["The evidence was cut short."]
-    lacking += [_sentence("The evidence is missing for", missing)] if missing else []
-    if not any(one.verdict in _JUDGED for one in judgements):
-        lacking.append("The run judged no requirement.")
+        return Outcome.HARNESS_ERROR, (_sentence("drahealth could not judge", errors), *cut)
+    lacking = [*cut, *([_sentence("The evidence is missing for", missing)] if missing else [])]
+    if not any(one.verdict in _SHOWN for one in judgements):
+        static = [one for one in judgements if one.verdict is Verdict.STATIC]
+        lacking.append(_sentence("Nothing changed that shows", static) if static else "The run judged no requirement.")
     return (Outcome.INCOMPLETE, tuple(lacking)) if lacking else (Outcome.CONFORMS, ())
+
+
+CUT_SHORT = "The run did not reach its end: the evidence was cut short."
 
 
 def _sentence(what: str, judgements: Iterable[Judgement]) -> str:

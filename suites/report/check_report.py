@@ -119,6 +119,8 @@ def _text(certificate: Certificate, summary: Summary, evidence: Evidence) -> str
     names = [name.removesuffix(_HEALTH) for name in certificate.health_apis if name != DEVICE_PLUGIN_API]
     is_device_plugin = DEVICE_PLUGIN_API in certificate.health_apis
     parts = [what, certificate.driver or f"driver profile {one_line(evidence.header.profile)}"]
+    if not evidence.complete:
+        parts.append("the run did not reach its end")
     if summary.running:
         parts.append("driver not started by drahealth")
     if evidence.header.workload:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.judge import ABILITIES
 from drahealth.suites.driver_checks.verdicts import Verdict
 from drahealth.suites.report.document import CheckedRequirement, CheckReport
@@ -36,10 +37,12 @@ def conformance_report(report: CheckReport, about: Mapping[str, str]) -> dict[st
     others = [one for one in report.requirements if one.level != "MUST"]
     shown = [*certificate.health_apis, *report.abilities]
     counted = {**_COUNTED, Verdict.NOT_APPLICABLE: "Skipped"} if run.api_server == "none" else _COUNTED
-    known = dict.fromkeys(one.name for one in ABILITIES)
+    tried = _tried(report)
+    missing = [name for name in dict.fromkeys(one.name for one in ABILITIES) if name not in report.abilities]
     features = {
         "supportedFeatures": shown,
-        "unsupportedFeatures": [name for name in known if name not in report.abilities],
+        "unsupportedFeatures": [name for name in missing if name in tried],
+        "untestedFeatures": [name for name in missing if name not in tried],
     }
     return {
         "apiVersion": "drahealth/v1",
@@ -56,19 +59,34 @@ def conformance_report(report: CheckReport, about: Mapping[str, str]) -> dict[st
             {
                 "name": run.subject.upper(),
                 "summary": certificate.text,
-                "core": _status(musts, counted),
-                "extended": {**_status(others, counted), **features},
+                "core": _status(musts, counted, complete=report.complete),
+                "extended": {**_status(others, counted, complete=report.complete), **features},
             }
         ],
     }
 
 
-def _status(requirements: Sequence[CheckedRequirement], counted: Mapping[Verdict, str]) -> dict[str, Any]:
-    """The result of some requirements: failure, partial if one was not judged, or success."""
+def _tried(report: CheckReport) -> set[str]:
+    """The abilities that the run tried to show. Others are of a higher level, or their experiments could not run."""
+    found = {finding.check: finding.verdict for one in report.requirements for finding in one.findings}
+    ran = set(report.conditions.experiments)
+
+    def is_tried(check: str) -> bool:
+        if found.get(check) is Verdict.NOT_APPLICABLE:
+            return ran.issuperset(CHECKS[check].experiments)
+        return found.get(check) in (Verdict.FAIL, Verdict.WAIVED)
+
+    return {one.name for one in ABILITIES if any(map(is_tried, one.checks))}
+
+
+def _status(
+    requirements: Sequence[CheckedRequirement], counted: Mapping[Verdict, str], *, complete: bool
+) -> dict[str, Any]:
+    """The result of some requirements: failure, partial if one was not judged or the run was cut short, or success."""
     counts = Counter(counted[one.verdict] for one in requirements if one.verdict in counted)
     named = {kind: [one.id for one in requirements if counted.get(one.verdict) == kind] for kind in counts}
     return {
-        "result": "failure" if counts["Failed"] else "partial" if counts["Skipped"] else "success",
+        "result": "failure" if counts["Failed"] else "partial" if counts["Skipped"] or not complete else "success",
         "statistics": {kind: counts[kind] for kind in ("Passed", "Skipped", "Failed")},
         **({"skippedTests": named["Skipped"]} if counts["Skipped"] else {}),
         **({"failedTests": named["Failed"]} if counts["Failed"] else {}),

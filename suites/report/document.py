@@ -436,8 +436,8 @@ class CheckReport(Report):
     certificate: Certificate | None = None
     """The certificate, even if the driver is not certified; null for a check."""
     families: Mapping[str, str] = field(default_factory=dict)
-    """The result of each family of requirements, such as plugin contract, health and Pod status: conforms, fails,
-    incomplete, harness error, or does not apply."""
+    """The result of each family of requirements, such as health: conforms, fails, incomplete, harness error, not shown,
+    or does not apply. A family is not shown if nothing changed that would show it."""
     abilities: Mapping[str, Grade] = field(default_factory=dict)
     """How the run showed each ability of the driver: observed, asked or forced. If an ability is missing, the
     run did not show it."""
@@ -477,6 +477,8 @@ class CheckReport(Report):
             return "`exit_code` must not be 0 for a violated MUST"
         if self.complete == (self.interrupted or self.partial):
             return "`complete` differs from `interrupted` and `partial`"
+        if self.interrupted and "conforms" in self.families.values():
+            return "no family of requirements can conform in a run without its end"
         if self.exit_code == 0 and self.interrupted:
             return "`exit_code` must not be 0 for a run without its end"
         if (self.kind == "certificate") != (self.certificate is not None):

@@ -57,6 +57,8 @@ class Files:
     """By path."""
     evidence: dict[str, Evidence] = field(default_factory=dict)
     """By path."""
+    digests: dict[str, str] = field(default_factory=dict)
+    """Those of the files with evidence, by path."""
     histories: dict[str, dict[str, HistoryFile]] = field(default_factory=dict)
     """Those of the scenarios of a report, by its path."""
 
@@ -79,7 +81,20 @@ class Files:
             return node_columns(report)
         if isinstance(report, RunReport):
             return [run_column(report, path, self.histories[path])]
-        evidence = next((one for one in self.evidence.values() if one.header == report.conditions), None)
+        of_run = ((name, one) for name, one in self.evidence.items() if one.header == report.conditions)
+        name, evidence = next(of_run, ("", None))
+        if evidence and evidence.complete == report.interrupted:
+            cut, whole = (name, path) if report.complete else (path, name)
+            raise ConfigurationError(
+                f"{cut} was cut short, but {whole} has the end of the run",
+                f"pass the files as drahealth has written them, or `drahealth judge {name} --report FILE`",
+            )
+        digest = self.digests.get(name)
+        if digest and report.certificate and digest != report.certificate.evidence_sha256:
+            raise ConfigurationError(
+                f"{name} is not the evidence of {path}: the certificate names another digest",
+                "pass the files as drahealth has written them",
+            )
         return [check_column(report, evidence, path)]
 
 
@@ -135,7 +150,7 @@ def _read(path: Path, name: str, found: Files) -> None:
     data = read_bytes(path)
     if EVIDENCE_FORMAT.encode() in data.partition(b"\n")[0]:
         try:
-            found.evidence[name] = load_evidence(data)
+            found.evidence[name], found.digests[name] = load_evidence(data), hashlib.sha256(data).hexdigest()
         except EvidenceError as error:
             raise ConfigurationError(f"{path}, {error}", "pass the evidence as drahealth has written it") from None
         return

@@ -134,6 +134,12 @@ class DriverSection(Section):
             raise ValueError(f"a driver that runs already cannot have {names}")
         return self
 
+    @property
+    def image_digest(self) -> str:
+        """The SHA-256 digest of the image that `artifact` names; empty if it names none."""
+        image = _IMAGE.fullmatch(self.artifact)
+        return image["digest"] if image else ""
+
     def identified(self) -> tuple[str, str]:
         """The name and the SHA-256 digest of the driver: of its file, or of its image; empty texts if unknown."""
         if image := _IMAGE.fullmatch(self.artifact):

@@ -45,6 +45,8 @@ Given = Mapping[str, Mapping[str, Any]]
 _HEAD = f"""\
 # A driver profile: how `drahealth certify` starts a driver, and what the driver can do.
 # Keys in comments show defaults and examples.
+# Without a [[fault]], drahealth breaks no device: the certificate says "no faults", and requirements about faults and
+# taints are not shown.
 # Placeholders in texts: {" ".join(f"{{{name}}}" for name in NAMES)}.
 format = {json.dumps(FORMAT)}
 """

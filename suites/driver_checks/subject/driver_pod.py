@@ -54,6 +54,8 @@ class InCluster:
     """The cluster and the node."""
     container: str = ""
     """The container of the driver in the Pod; empty for the first one."""
+    digest: str = ""
+    """The SHA-256 digest of the image that the driver profile declares; empty without one."""
 
     @property
     def name(self) -> str:
@@ -358,6 +360,11 @@ class DriverPod:
             hint = "correct the manifest, load the image into the cluster, or raise limit of [driver] cluster"
             said = await self._last_lines(pod) if pod else ()
             raise ConfigurationError(f"{where}: {why_not_ready(pod)}{output_text(said)}", hint)
+        if other := other_image(pod, self._declared):
+            raise ConfigurationError(
+                f"the driver runs the image {other}, but `artifact` of [driver] has the digest {self._declared.digest}",
+                "correct `artifact`, or the image in the manifest",
+            )
         self._restarts = {one["name"]: one.get("restartCount", 0) for one in _statuses(pod)}
         self._begin(self._read_log(pod["metadata"]["name"]))
 
@@ -426,6 +433,14 @@ class DriverPod:
 
 def _is_ending(pod: Object) -> bool:
     return "deletionTimestamp" in pod["metadata"]
+
+
+def other_image(pod: Object, declared: InCluster) -> str:
+    """The image that the driver's container runs, if it has another digest than the declared one; otherwise ""."""
+    container = declared.container or pod["spec"]["containers"][0]["name"]
+    image = next((str(one.get("imageID", "")) for one in _statuses(pod) if one["name"] == container), "")
+    _, has_digest, digest = image.rpartition("@sha256:")  # without a repository, it is the digest of the configuration
+    return image if has_digest and declared.digest not in ("", digest) else ""
 
 
 def _statuses(pod: Object) -> list[Object]:

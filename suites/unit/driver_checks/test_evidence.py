@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.proto.events import ExperimentStarted
-from drahealth.suites.driver_checks.evidence import EvidenceError, EvidenceWriter, load_evidence, read_evidence
+from drahealth.suites.driver_checks.evidence import (
+    EvidenceError,
+    EvidenceWriter,
+    Redaction,
+    load_evidence,
+    read_evidence,
+)
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.unit.driver_checks.evidence_of import HEADER
 
@@ -35,8 +41,15 @@ def test_evidence_round_trips_through_its_file(file: Path) -> None:
     )
 
 
-def test_evidence_is_readable_by_its_user_only(file: Path) -> None:
+def test_evidence_with_secrets_is_readable_by_its_user_only(file: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_evidence_without_secrets_has_the_mode_of_other_files(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text("")
+    EvidenceWriter(HEADER, tmp_path / "evidence.jsonl", Redaction(["host"])).close()
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1
 
 
 def test_existing_file_is_not_overwritten(file: Path) -> None:

@@ -19,7 +19,14 @@ from drahealth.suites.driver_checks.driver_run import DriverRun, plan
 from drahealth.suites.driver_checks.experiments import IN_A_POD
 from drahealth.suites.driver_checks.profile.file import read_profile
 from drahealth.suites.driver_checks.profile.model import ClusterSection
-from drahealth.suites.driver_checks.subject.driver_pod import RUN_LABEL, InCluster, pinned, run_name, why_not_ready
+from drahealth.suites.driver_checks.subject.driver_pod import (
+    RUN_LABEL,
+    InCluster,
+    other_image,
+    pinned,
+    run_name,
+    why_not_ready,
+)
 from drahealth.suites.driver_checks.subject.laboratory import laboratory
 from drahealth.suites.driver_checks.subject.subject import Subject
 from drahealth.suites.errors import ConfigurationError
@@ -128,6 +135,25 @@ def test_directories_of_the_node_are_below_its_root() -> None:
     socket = Path("/var/lib/kubelet/plugins/gpu/dra.sock")
     assert places.outside(socket) == Path("/proc/7/root/var/lib/kubelet/plugins/gpu/dra.sock")
     assert places.placeholders()["driver_dir"] == "/var/lib/kubelet/plugins/gpu.example.com"
+
+
+DIGEST = "ab" * 32
+
+
+@pytest.mark.parametrize(
+    ("image", "is_other"),
+    [
+        (f"example.com/driver@sha256:{DIGEST}", False),
+        (f"example.com/driver@sha256:{'cd' * 32}", True),
+        (f"sha256:{'cd' * 32}", False),
+        ("", False),
+    ],
+)
+def test_image_that_ran_is_compared_with_the_declared_digest(image: str, is_other: bool) -> None:
+    statuses = [{"name": "sidecar", "imageID": "other@sha256:00"}, {"name": "driver", "imageID": image}]
+    pod = {"spec": {"containers": [{"name": "driver"}]}, "status": {"containerStatuses": statuses}}
+    declared = InCluster({}, ClusterSection(kubeconfig=Path("k"), node=NODE), digest=DIGEST)
+    assert bool(other_image(pod, declared)) == is_other
 
 
 @pytest.mark.parametrize(

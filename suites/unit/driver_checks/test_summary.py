@@ -19,12 +19,14 @@ from drahealth.proto.events import (
 )
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.evidence import Evidence
-from drahealth.suites.driver_checks.experiments import EXPERIMENTS, NOT_ASKED
-from drahealth.suites.driver_checks.summary import Outcome, Summary, proven, summarize
-from drahealth.suites.driver_checks.verdicts import Level, Verdict, Waiver, requirements
+from drahealth.suites.driver_checks.experiments import EXPERIMENTS, NO_FAULTS, NOT_ASKED
+from drahealth.suites.driver_checks.judge import judge
+from drahealth.suites.driver_checks.summary import CUT_SHORT, NOT_SHOWN, Outcome, Summary, proven, summarize
+from drahealth.suites.driver_checks.verdicts import Level, Verdict, Waiver, requirements, static
 from drahealth.suites.report.check_report import check_report
 from drahealth.suites.report.junit import to_junit
 from drahealth.suites.report.text import show
+from drahealth.suites.unit.driver_checks.certificates import core_run
 from drahealth.suites.unit.driver_checks.evidence_of import evidence_of
 from drahealth.suites.unit.driver_checks.healthy_run import healthy_run, prepare
 
@@ -142,7 +144,36 @@ def test_experiment_without_its_end_is_never_a_pass(end: ExperimentEnded, outcom
 
 def test_evidence_that_was_cut_short_is_incomplete() -> None:
     found = summary(replace(healthy_run(), complete=False))
-    assert (found.outcome, found.reasons) == (Outcome.INCOMPLETE, ("The evidence was cut short.",))
+    assert (found.outcome, found.reasons) == (Outcome.INCOMPLETE, (CUT_SHORT,))
+
+
+def test_violation_in_evidence_that_was_cut_short_says_both() -> None:
+    found = summary(replace(healthy_run(leave_sockets), complete=False))
+    assert (found.outcome, found.reasons) == (Outcome.FAILS, ("The driver violates PLUGIN-18.", CUT_SHORT))
+
+
+def test_family_without_a_change_is_not_shown() -> None:
+    judged = [one for one in judge(core_run()) if one.requirement.family == "faults"]
+    still = tuple(replace(one, findings={"a": static("no fault")}) for one in judged)
+    found = replace(summary(core_run()), judgements=still)
+    assert (found.families, replace(found, complete=False).families) == (
+        {"faults": NOT_SHOWN},
+        {"faults": Outcome.INCOMPLETE},
+    )
+
+
+def test_partial_run_without_a_change_is_incomplete() -> None:
+    evidence = core_run(faults=ExperimentEnded("not applicable", NO_FAULTS))
+    found = summarize(evidence, today=TODAY, only=["FAULT-01"])
+    assert (found.verdict, found.reasons) == (
+        "partial run: FAULT-01 incomplete",
+        ("Nothing changed that shows FAULT-01.",),
+    )
+
+
+def test_check_says_that_it_breaks_no_device() -> None:
+    (gap,) = summary(healthy_run()).not_caused
+    assert gap.startswith("faults: `drahealth check` breaks no device")
 
 
 def test_run_that_judged_nothing_is_incomplete() -> None:

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from drahealth.suites.commands.certify_run import FILES
 from drahealth.suites.commands.signing import STATEMENT
+from drahealth.suites.driver_checks.summary import CUT_SHORT
 from drahealth.suites.report.result_files import EVIDENCE, REPORT
 from drahealth.suites.unit import command_process
 from drahealth.suites.unit.command_process import COMMAND, Done
@@ -122,6 +124,53 @@ def test_run_without_its_end_is_not_certified_in_its_report(tmp_path: Path) -> N
     edit_report(tmp_path / "healthy", lambda report: report.update(complete=False))
     done = drahealth("report", tmp_path / "healthy" / REPORT, f"--badge={tmp_path / 'a.svg'}")
     assert (done.returncode, (tmp_path / "a.svg").exists()) == (2, False)
+
+
+def cut(file: Path) -> None:
+    """Removes the last line."""
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-1]))
+
+
+def test_report_beside_evidence_that_was_cut_short_is_an_error(tmp_path: Path) -> None:
+    written(tmp_path / "healthy", core_run())
+    cut(tmp_path / "healthy" / EVIDENCE)
+    done = drahealth("report", tmp_path / "healthy", f"--badge={tmp_path / 'a.svg'}")
+    assert (done.returncode, len(done.stderr.splitlines()), (tmp_path / "a.svg").exists()) == (2, 1, False)
+    assert "cut short" in done.stderr
+
+
+def test_report_beside_other_evidence_of_the_same_conditions_is_an_error(tmp_path: Path) -> None:
+    written(tmp_path / "healthy", core_run())
+    written(tmp_path / "other", core_run(leave_sockets))
+    (tmp_path / "other" / EVIDENCE).rename(tmp_path / "healthy" / EVIDENCE)
+    done = drahealth("report", tmp_path / "healthy", f"--badge={tmp_path / 'a.svg'}")
+    assert (done.returncode, "digest" in done.stderr) == (2, True)
+
+
+def test_verified_run_without_its_end_is_incomplete(tmp_path: Path) -> None:
+    written(tmp_path / "interrupted", replace(core_run(), complete=False))
+    done = drahealth("verify", tmp_path / "interrupted")
+    assert (done.returncode, done.stdout.startswith("incomplete: "), CUT_SHORT in done.stdout) == (4, True, True)
+    shown = drahealth("report", tmp_path / "interrupted", f"--badge={tmp_path / 'a.svg'}")
+    assert (shown.returncode, "did not reach its end" in shown.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(("option", "code"), [([], 0), (["--require-certified"], 5)])
+def test_valid_certificate_of_a_driver_that_is_not_certified(failed: Path, option: list[str], code: int) -> None:
+    assert drahealth("verify", failed, *option).returncode == code
+
+
+def test_certified_driver_meets_require_certified(tmp_path: Path) -> None:
+    written(tmp_path / "healthy", core_run())
+    assert drahealth("verify", tmp_path / "healthy", "--require-certified").returncode == 0
+
+
+@pytest.mark.parametrize("server", [("--api-server=none",), ()])
+def test_kubeconfig_without_an_api_server_is_wrong_usage(tmp_path: Path, server: tuple[str, ...]) -> None:
+    file = profile(tmp_path, "/bin/true", "{kubeconfig}", more="" if server else '[api-server]\nkind = "none"\n')
+    certified = drahealth("certify", file, *server)
+    checked = drahealth("check", "--api-server=none", "--", "/bin/true", "{kubeconfig}")
+    assert [(one.returncode, len(one.stderr.splitlines())) for one in (certified, checked)] == [(2, 1)] * 2
 
 
 # -- runs

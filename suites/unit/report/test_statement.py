@@ -177,6 +177,20 @@ def test_certificate_has_the_form_of_a_conformance_report(folder: Path) -> None:
     assert "v1.DRAResourceHealth" in profile["extended"]["supportedFeatures"]
 
 
+def test_conformance_report_separates_missing_features_from_those_that_the_level_does_not_try(tmp_path: Path) -> None:
+    written(tmp_path / "failed", core_run(leave_sockets))
+    extended = conformance(tmp_path / "failed")["profiles"][0]["extended"]
+    assert "exit" in extended["unsupportedFeatures"]
+    assert {"faults", "rolling updates"} <= set(extended["untestedFeatures"])
+    assert not {*extended["supportedFeatures"]} & {*extended["unsupportedFeatures"], *extended["untestedFeatures"]}
+
+
+def test_conformance_report_of_a_run_that_was_cut_short_is_partial(tmp_path: Path) -> None:
+    written(tmp_path / "cut", replace(core_run(), complete=False))
+    (profile,) = conformance(tmp_path / "cut")["profiles"]
+    assert (profile["core"]["result"], profile["extended"]["result"]) == ("partial", "partial")
+
+
 def test_conformance_report_names_failed_requirements(tmp_path: Path) -> None:
     written(tmp_path / "failed", run_of(tmp_path / "my-driver", leave_sockets))
     core = conformance(tmp_path / "failed")["profiles"][0]["core"]
