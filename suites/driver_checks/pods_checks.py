@@ -306,6 +306,8 @@ def _step(pod: PodRun, step: Step, steps: Sequence[Step], end: float) -> Finding
         return passed(
             f"{about}: {wanted} in the Pod status after {max(shown.at - step.at, 0):.1f} s", step.number, shown.number
         )
+    if _is_evicted(pod, step, steps):
+        return not_applicable(f"{about}: Kubernetes evicted the Pod because of the taint NoExecute", step.number)
     if not _is_reported(pod, step, wanted):
         return not_tested(f"{about}: the driver reported no device as {wanted} after it", step.number)
     if (broken := _break_of(step, steps)) and not _first(pod, broken, device, _wanted(pod, broken)):
@@ -324,6 +326,15 @@ def _wanted(pod: PodRun, step: Step) -> str:
         return str(Health.HEALTHY)
     # Device plugins have no word for an unknown health.
     return str(Health.UNHEALTHY) if pod.by_resource and step.what.health != Health.HEALTHY else step.what.health
+
+
+def _is_evicted(pod: PodRun, step: Step, steps: Sequence[Step]) -> bool:
+    """Whether the Pod was deleted by another than drahealth before the limit of a step, after a taint NoExecute."""
+    if pod.deleted is None or (pod.delete_requested and pod.delete_requested.at <= pod.deleted.at):
+        return False
+    limit = min(pod.deleted.at, deadline(step) + LATE[pod.experiment])
+    breaks = (one for one in steps if isinstance(one.what, FaultInjected) and began(one) <= limit)
+    return pod.deleted.at <= limit and any(one.what.taint.endswith(":NoExecute") for one in breaks)
 
 
 def _is_reported(pod: PodRun, step: Step, wanted: str) -> bool:

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from drahealth.proto.events import Event, FaultInjected, PodRequested, ReportReceived, StatusSeen
+from drahealth.proto.events import Event, FaultInjected, PodDeleted, PodRequested, ReportReceived, StatusSeen
 from drahealth.proto.values import Health
+from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.observed_pods import resources
 from drahealth.suites.driver_checks.pods_experiments import devices_to_break, faults_of_pods
 from drahealth.suites.driver_checks.profile.faults import RemoveFile, SetEnvironment, WriteFile
 from drahealth.suites.driver_checks.verdicts import Verdict
 from drahealth.suites.unit.driver_checks.edits import finding
-from drahealth.suites.unit.driver_checks.healthy_run import Edit, without
+from drahealth.suites.unit.driver_checks.healthy_run import Edit, healthy_run, without
 from drahealth.suites.unit.driver_checks.runs import fault
 
 CHECKS = [
@@ -94,3 +95,23 @@ def test_faults_that_restart_the_driver_are_left_out_and_lasting_ones_come_last(
     restarts = fault("restarts", BREAK, "restart", device="gpu-3"), fault("env", SetEnvironment({"A": "1"}), HEAL)
     assert faults_of_pods([lasting, *restarts, hot]) == [hot, lasting]
     assert devices_to_break([lasting, *restarts, hot]) == {"gpu-1", "gpu-2"}
+
+
+def evicted(effect: str) -> Evidence:
+    """The Pod shows no break, and is deleted right after it, by another than drahealth."""
+
+    def edit(where: str, event: Event) -> Event | None:
+        if isinstance(event, FaultInjected):
+            return replace(event, taint=f"gpu.example.com/unhealthy:{effect}")
+        return never(Health.UNHEALTHY)(where, event)
+
+    whole = healthy_run(edit)
+    start = min(one.at for one in whole.of(FaultInjected, "kubelet-pod-faults"))
+    seen = (one for one in whole.records if not (isinstance(one.what, StatusSeen) and one.at > start))
+    records = (replace(one, at=start) if isinstance(one.what, PodDeleted) else one for one in seen)
+    return replace(whole, records=tuple(records))
+
+
+@pytest.mark.parametrize(("effect", "verdict"), [("NoExecute", Verdict.NOT_APPLICABLE), ("NoSchedule", Verdict.FAIL)])
+def test_pod_that_a_taint_evicts_is_not_judged(effect: str, verdict: Verdict) -> None:
+    assert finding("kubelet-fault-appears-in-the-pod-status", evicted(effect)).verdict is verdict
