@@ -88,7 +88,7 @@ class FaultStage:
 
     process: str
     moment: str
-    """What happens to the driver meanwhile, such as `prepare`; docs/drivers.md lists the moments."""
+    """What happens to the driver meanwhile, such as `prepare` (docs/reference/driver-requirements.md)."""
     devices: tuple[str, ...]
     """The devices with an action, as POOL/NAME."""
     changes: tuple[str, ...]

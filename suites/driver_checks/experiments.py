@@ -253,7 +253,7 @@ FAULT_EXPERIMENTS = (
     Experiment(
         "fault-plan",
         "Break each device, several side by side, at each moment and with each change of health that the faults of the "
-        "driver profile can cause (docs/drivers.md). Streams of all health APIs are opened before, during and after.",
+        "driver profile can cause. Streams of all health APIs are opened before, during and after.",
         "planned",
         3,
         frozenset({"start", "health", "fault"}),

@@ -442,8 +442,8 @@ class CheckReport(Report):
     """How the run showed each ability of the driver: observed, asked or forced. If an ability is missing, the
     run did not show it."""
     covered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The values of each dimension of faults that the run caused, such as devices and moments; docs/drivers.md lists
-    the dimensions. Empty for a run without the experiment fault-plan."""
+    """The values of each dimension of faults that the run caused, such as devices and moments
+    (docs/reference/driver-requirements.md). Empty for a run without the experiment fault-plan."""
     not_caused: tuple[str, ...] = ()
     """What the experiment fault-plan could not cause, each with the reason."""
     releases: tuple[ReleaseView, ...] = ()
