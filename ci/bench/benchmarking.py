@@ -16,7 +16,7 @@ from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.run.options import Options
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets import registry
-from drahealth.suites.targets.definition import Launch
+from drahealth.suites.targets.registry import Launch
 
 Times = dict[str, list[float]]
 """Milliseconds by what was done."""

@@ -42,8 +42,7 @@ from drahealth.suites.report.page import page, page_of
 from drahealth.suites.report.page_view import NOT_JUDGED_AGAIN
 from drahealth.suites.report.result_files import read_files
 from drahealth.suites.report.text import annotations, show
-from drahealth.suites.targets.option import choice
-from drahealth.suites.targets.options import ApiServerKind
+from drahealth.suites.targets.option import ApiServerKind, choice
 from drahealth.suites.targets.versions import parse_version
 
 # The flags of `drahealth check` as a driver profile, and a driver profile as flags.

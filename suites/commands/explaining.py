@@ -19,9 +19,9 @@ from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.ledger import KnownIssue, every_known_issue, quotes, readings, requirements
 from drahealth.suites.run.scenario import KEP, scenarios
 from drahealth.suites.targets import registry, run_directory
-from drahealth.suites.targets.definition import Check, TargetDefinition
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.progress import StagePrinter
+from drahealth.suites.targets.registry import Check, TargetDefinition
 
 # The explanations of `drahealth explain`: requirements of kubelets and drivers, readings and known issues. Pure.
 

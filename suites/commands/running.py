@@ -36,8 +36,8 @@ from drahealth.suites.report.run_report import Run
 from drahealth.suites.run.options import HandedOver, Options
 from drahealth.suites.run.scenario import STANDARD_INPUT, TIMELINE_SUFFIX, scenario_of, scenarios
 from drahealth.suites.run.selection import suggestions
-from drahealth.suites.targets.definition import TargetDefinition
 from drahealth.suites.targets.progress import ElapsedTime
+from drahealth.suites.targets.registry import TargetDefinition
 from drahealth.suites.targets.run_directory import default_root
 
 # The number of processes of a run: one for each processor that scenarios keep busy, and one for each node that fits

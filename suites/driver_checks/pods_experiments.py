@@ -259,7 +259,7 @@ async def _reference(lab: Lab) -> AsyncGenerator["_Reference", None]:
 @asynccontextmanager
 async def reference(lab: Lab, also: Observe = ignore) -> AsyncGenerator[Profile, None]:
     """The reference as the node of the driver process; its events are recorded, and `also` gets each of them."""
-    from drahealth.suites.targets.reference.cluster import ReferenceCluster
+    from drahealth.suites.targets.reference.target import ReferenceCluster
 
     setup, places = lab.subject.kubelet_setup, lab.subject.places
     assert setup, "drahealth does not start the driver"

@@ -206,8 +206,8 @@ async def real_kubelet(lab: Lab, *, own_directories: bool = False) -> AsyncGener
 def absence() -> str:
     """Why no real kubelet can run here, as far as can be seen without a start; empty if there is no reason."""
     from drahealth.manager.releases import DEFAULT_VERSION
-    from drahealth.suites.targets.kubelet.binaries.ensure import installed
-    from drahealth.suites.targets.kubelet.node.doctor import private_namespaces
+    from drahealth.suites.targets.kubelet.doctor import private_namespaces
+    from drahealth.suites.targets.kubelet.ensure import installed
 
     # A download or a build takes minutes, in which no other experiment could go on.
     if DEFAULT_VERSION not in {one.version for one in installed()}:
@@ -218,8 +218,8 @@ def absence() -> str:
 
 def _target() -> KubeletTarget:
     from drahealth.manager.releases import DEFAULT_VERSION
-    from drahealth.suites.targets.definition import Launch
     from drahealth.suites.targets.kubelet.target import KubeletConfiguration
+    from drahealth.suites.targets.registry import Launch
     from drahealth.suites.targets.versions import profile_of
 
     if reason := absence():

@@ -16,7 +16,7 @@ from drahealth.proto.values import MESSAGE_GATE, STATUS_GATE
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.manager_command.output import check_history_file
 from drahealth.suites.output_paths import check_output_folder
-from drahealth.suites.targets.options import API_SERVER, ApiServerKind
+from drahealth.suites.targets.option import API_SERVER, ApiServerKind
 from drahealth.suites.targets.versions import parse_version, profile_of
 
 ROOM_FOR_NAMES = 52

@@ -24,9 +24,14 @@ from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.manager_command.applier import Applier
 from drahealth.suites.manager_command.options import METRICS_TOKEN, Options
 from drahealth.suites.manager_command.output import Observers, StatusFiles, history_file
-from drahealth.suites.targets.api_servers.server import ApiServerProcess, data_folder, objects_folder
-from drahealth.suites.targets.api_servers.serving import MemoryApiServer, field_rules
-from drahealth.suites.targets.reference.cluster import ReferenceCluster
+from drahealth.suites.targets.api_servers import (
+    ApiServerProcess,
+    MemoryApiServer,
+    data_folder,
+    field_rules,
+    objects_folder,
+)
+from drahealth.suites.targets.reference.target import ReferenceCluster
 
 if TYPE_CHECKING:
     from drahealth.fakes.program.metrics_server import MetricsServer
@@ -52,7 +57,7 @@ def make_server(options: Options) -> ApiServerProcess:
         return MemoryApiServer(options.root, rules=rules, gates=options.gates, clock=SystemClock(), keep=True)
     from rich.console import Console
 
-    from drahealth.suites.targets.api_servers.serving import real_api_servers
+    from drahealth.suites.targets.api_servers import real_api_servers
     from drahealth.suites.targets.progress import StagePrinter
 
     progress = StagePrinter(Console(stderr=True, highlight=False))

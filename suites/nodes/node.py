@@ -37,7 +37,7 @@ from drahealth.proto.events.text import format_event
 from drahealth.proto.values import Health, ResourceHealth
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.story import manifests
-from drahealth.suites.targets.definition import Launch
+from drahealth.suites.targets.registry import Launch
 from drahealth.suites.targets.target import BELONGS, LocalTarget
 
 # How many devices a DRA driver has on a node, and how many of them are free.

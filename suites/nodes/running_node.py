@@ -25,7 +25,7 @@ from drahealth.manager.profile import KEP, Profile
 from drahealth.proto.clock import SystemClock
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.nodes.node import DRIVER, LocalConfiguration, Node, timed_out
-from drahealth.suites.targets.definition import Launch
+from drahealth.suites.targets.registry import Launch
 from drahealth.suites.targets.target import LocalTarget, Window
 from drahealth.suites.targets.versions import profile_of
 from drahealth.suites.up_command.node_folder import NodePaths, ProcessIdentity, ready

@@ -23,8 +23,8 @@ from drahealth.suites.report.document import Conditions
 from drahealth.suites.report.run_report import Run
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.definition import Configuration, Launch, SharedEnvironment, TargetDefinition
-from drahealth.suites.targets.options import API_SERVER, FIXED, HEALTH_API, KUBELET, KUBERNETES, PROFILE
+from drahealth.suites.targets.option import API_SERVER, FIXED, HEALTH_API, KUBELET, KUBERNETES, PROFILE
+from drahealth.suites.targets.registry import Configuration, Launch, SharedEnvironment, TargetDefinition
 from drahealth.suites.targets.target import Target
 
 # The options of a run: a target with its options, and the health API of the drivers.

@@ -14,7 +14,7 @@ import pytest
 
 from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.run.scenario import Scenario, scenario_of
-from drahealth.suites.targets.definition import TargetDefinition
+from drahealth.suites.targets.registry import TargetDefinition
 
 # The order of scenarios that a seed draws. Pure.
 

@@ -19,8 +19,8 @@ from drahealth.suites.judging.ledger import KnownIssue
 from drahealth.suites.run.options import Options
 from drahealth.suites.run.scenario import Scenario, health_api_of, scenario_of
 from drahealth.suites.story.node import Node
-from drahealth.suites.targets.definition import Launch, SharedEnvironment, SharedFile
 from drahealth.suites.targets.progress import StagePrinter
+from drahealth.suites.targets.registry import Launch, SharedEnvironment, SharedFile
 from drahealth.suites.targets.target import Target
 
 # A run distributed over processes (pytest-xdist) whose workers share an environment, such as one cluster.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from drahealth.suites.targets.kubelet.node.processes import ApiProbe
+from drahealth.suites.targets.kubelet.processes import ApiProbe
 
 _KEEPING_OFF = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 

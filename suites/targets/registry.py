@@ -1,13 +1,168 @@
-"""The targets: one line each. All that concerns one target is in its folder (see `definition`)."""
+"""The targets, and all that is known of each without starting it: its options, capabilities and checks.
 
-from collections.abc import Iterable, Iterator, Mapping
+A target is a folder with a module `definition`, and a line in `FOLDERS`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.definition import TargetDefinition
 from drahealth.suites.targets.option import Command, Option, Values
+from drahealth.suites.targets.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from drahealth.manager.profile import Profile
+    from drahealth.suites.targets.target import Target
+
+# One result of `drahealth doctor`.
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of a check. `hint` says what to do if it is not ok. The target runs without checks that are not
+    `needed`."""
+
+    name: str
+    ok: bool
+    found: str
+    hint: str = ""
+    needed: bool = True
+
+
+# How the controller of a distributed run tells its workers about what they share.
+
+
+@dataclass(frozen=True)
+class SharedFile:
+    """The file that describes a shared environment, and the number of the worker that reads it."""
+
+    path: Path
+    worker: int = 0
+
+    def write(self, description: Mapping[str, Any] | HarnessError) -> None:
+        """Describes the environment, or says why there is none."""
+        if isinstance(description, HarnessError):
+            content: dict[str, Any] = {"error": [description.message, description.hint]}
+        else:
+            content = {"shared": description}
+        draft = self.path.with_suffix(".draft")
+        draft.write_text(json.dumps(content))
+        draft.replace(self.path)
+
+    def read(self) -> dict[str, Any]:
+        """The description. Raises HarnessError if there is none."""
+        try:
+            content: dict[str, Any] = json.loads(self.path.read_text())
+        except (OSError, ValueError) as error:
+            raise HarnessError(f"The controller of this run did not describe what its workers share: {error}") from None
+        if "error" in content:
+            raise HarnessError(*content["error"])
+        shared: dict[str, Any] = content["shared"]
+        return shared
+
+
+# The definition of a target: all that is known about it without starting it.
+#
+# `definition.py` in the folder of a target has `DEFINITION`, a `TargetDefinition`. Listing targets and options
+# imports it. So it imports nothing heavy itself; its functions import what they need when they are called.
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a target is made for a run."""
+
+    progress: Progress = silent
+    failed: Callable[[], bool] = lambda: False
+    """Returns at the end of the run whether a scenario failed."""
+    shared: SharedFile | None = None
+    """In a worker of a distributed run: where the controller describes the environment that it made."""
+    resync: float | None = None
+    """Seconds between the syncs of a pod, for a target that can `set-resync`; None: the target's own."""
+
+
+class SharedEnvironment(Protocol):
+    """What the workers of a distributed run share. The controller makes it."""
+
+    async def up(self) -> Mapping[str, Any]:
+        """Makes it. Returns a description for the workers, as JSON data. Raises HarnessError."""
+
+    async def down(self) -> None:
+        """Takes it down; harmless if it was never made."""
+
+
+class Configuration(Protocol):
+    """One run on a target: its options, checked. Two that were made from the same options are equal."""
+
+    @property
+    def profile(self) -> "Profile":
+        """What the kubelet of the target is known to do."""
+
+    @property
+    def missing(self) -> Mapping[Capability, str]:
+        """The capabilities that it lacks beside those of `TargetDefinition.missing`, each with the reason."""
+
+    @property
+    def is_own_kubelet(self) -> bool:
+        """The kubelet can be one that the user changed: an issue of its release may be fixed in it."""
+
+    @property
+    def title(self) -> str:
+        """The target in a few words, such as "a real kubelet, Kubernetes 1.37.2"."""
+
+    @property
+    def flags(self) -> Mapping[str, str]:
+        """The shortest list of options, by name, for an equal configuration."""
+
+    def make(self, launch: Launch) -> "Target":
+        """The target, not started. Raises HarnessError."""
+
+    def share(self, launch: Launch) -> SharedEnvironment | None:
+        """What the workers of a distributed run share; None if each has a target of its own."""
+
+
+@dataclass(frozen=True)
+class TargetDefinition:
+    """Everything that is known about a target without starting it."""
+
+    name: str
+    """The value of `--target`."""
+    title: str
+    """A noun phrase, such as "a real kubelet"."""
+    summary: str
+    """One sentence for the documentation."""
+    options: tuple[Option[Any], ...]
+    missing: Mapping[Capability, str]
+    """The capabilities that it lacks, each with the reason: a clause without a full stop."""
+    configure: Callable[[Values], Configuration]
+    """Checks the options together. Raises ConfigurationError."""
+    plays_every_health_api: bool = False
+    """A run without `--health-api` plays the basic scenarios over every health API that the kubelet supports."""
+    node_memory: int = 0
+    """Resident memory of a node in MB, for a target whose workers each have a node of their own; 0: very little."""
+    is_busy: bool = False
+    """Its scenarios keep a processor busy instead of waiting, so a whole run has a process for each processor."""
+    overlaps: bool = False
+    """Scenarios can overlap on a node, unless they disrupt it: the next one starts before the last one has ended."""
+    examine: Callable[[Values, Progress], Iterator[Check]] | None = None
+    """Yields the checks of `drahealth doctor` one by one; None: the target runs wherever Python runs."""
+    clean: Callable[[bool, Progress], tuple[list[str], list[str]]] | None = None
+    """Removes what interrupted runs left; with True also what was kept on purpose. Returns two lists of lines for
+    people: what it removed, and what it left."""
+
+    def can(self, capability: Capability) -> bool:
+        return capability not in self.missing
+
+    def options_of(self, command: str) -> tuple[Option[Any], ...]:
+        """The options that this command takes for it; `doctor` takes none for a target without checks."""
+        if command == "doctor" and self.examine is None:
+            return ()
+        return tuple(option for option in self.options if command in option.commands)
+
 
 FOLDERS = {
     "reference": "drahealth.suites.targets.reference",

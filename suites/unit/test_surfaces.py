@@ -20,7 +20,7 @@ LISTED = {
     "suites/driver_checks/mutants/backend.py": "sockets of a driver under test",
     "suites/processes/keeper.py": "proxy between a driver under test and its API server",
     "suites/driver_checks/subject/gateway.py": "proxy between a driver under test and its API server",
-    "suites/targets/kubelet/node/processes.py": "kube-apiserver",
+    "suites/targets/kubelet/processes.py": "kube-apiserver",
 }
 """The modules that listen, and the words of their rows."""
 

@@ -20,7 +20,7 @@ from drahealth.fakes.program.user_files import FileError, documents
 from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.proto.quoting import one_line
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.kubelet.binaries.ensure import ensure_kubectl
+from drahealth.suites.targets.kubelet.ensure import ensure_kubectl
 from drahealth.suites.targets.progress import StagePrinter
 from drahealth.suites.up_command.node_folder import NodeFolder, NodeState, ProcessIdentity, read_state, ready
 

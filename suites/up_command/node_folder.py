@@ -16,8 +16,8 @@ from drahealth.fakes.program.private_files import replace_file
 from drahealth.proto.quoting import one_line
 from drahealth.proto.version import __version__
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.kubelet.binaries.releases import Binaries
-from drahealth.suites.targets.kubelet.node.control_plane import ComponentGates, gates_by_component
+from drahealth.suites.targets.kubelet.binaries import Binaries
+from drahealth.suites.targets.kubelet.control_plane import ComponentGates, gates_by_component
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.removal import remove_folder
 
@@ -36,8 +36,7 @@ class NodePaths:
     @classmethod
     def of(cls, folder: Path, *, reference: bool) -> "NodePaths":
         """The paths in the folder of a node, which need not run."""
-        from drahealth.suites.targets.kubelet.node.credentials import ADMIN
-        from drahealth.suites.targets.kubelet.node.layout import Layout
+        from drahealth.suites.targets.kubelet.layout import ADMIN, Layout
 
         layout = Layout(folder)
         root = layout.kubelet_root
@@ -349,7 +348,7 @@ def components_of(state: NodeState, progress: Progress) -> Components | None:
 
         gates_of(gates_text(state.gates))
         return None
-    from drahealth.suites.targets.kubelet.binaries.ensure import ensure
+    from drahealth.suites.targets.kubelet.ensure import ensure
     from drahealth.suites.targets.versions import feature_gates, profile_of
 
     binaries = ensure(state.kubernetes, progress)

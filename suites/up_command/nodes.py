@@ -128,7 +128,7 @@ class RealNode:
     """Implements `UpNode` with a real kubelet and control plane, and a fake container runtime."""
 
     def __init__(self, components: Components, folder: NodeFolder, lock: int, port: int) -> None:
-        from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
+        from drahealth.suites.targets.kubelet.cluster import LocalCluster
         from drahealth.suites.targets.run_directory import RunDirectory
 
         self._folder = folder
@@ -171,7 +171,7 @@ class RealNode:
         await self._cluster.until_registered()
 
     async def until_ready(self) -> None:
-        from drahealth.suites.targets.kubelet.node.credentials import certificate_kubeconfig
+        from drahealth.suites.targets.kubelet.layout import certificate_kubeconfig
 
         await self._cluster.until_ready()
         self.server = self._cluster.server

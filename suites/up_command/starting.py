@@ -17,7 +17,7 @@ from drahealth.fakes.control.socket_path import STATE_VARIABLE
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import as_called
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kubelet.node.processes import telling_line
+from drahealth.suites.targets.kubelet.processes import telling_line
 from drahealth.suites.targets.progress import Progress, StagePrinter
 from drahealth.suites.up_command.node_commands import show_ready
 from drahealth.suites.up_command.node_folder import (

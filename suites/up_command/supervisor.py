@@ -15,7 +15,7 @@ from typing import Any
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.waiting import run_until_first
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
-from drahealth.suites.targets.api_servers.server import port_in
+from drahealth.suites.targets.api_servers import port_in
 from drahealth.suites.up_command.node_folder import (
     Components,
     NodeFolder,

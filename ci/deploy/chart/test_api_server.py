@@ -16,8 +16,8 @@ from drahealth.fakes.cluster.cri import CriServer
 from drahealth.fakes.cluster.kube_connection import KubeConnection, access
 from drahealth.fakes.cluster.runtime import ContainerRuntime
 from drahealth.manager.releases import DEFAULT_VERSION
-from drahealth.suites.targets.kubelet.binaries import ensure as binaries
-from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
+from drahealth.suites.targets.kubelet import ensure as binaries
+from drahealth.suites.targets.kubelet.cluster import LocalCluster
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.unit.endings import PATIENCE
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.manager.releases import DEFAULT_VERSION, RELEASES
-from drahealth.suites.targets.kubelet.binaries.ensure import ensure_kubectl
+from drahealth.suites.targets.kubelet.ensure import ensure_kubectl
 from drahealth.suites.unit.up_command.node_commands import RELEASE, drahealth, folder_of_nodes
 
 OLDER = tuple(release.newest for release in RELEASES[:-1])

@@ -18,8 +18,8 @@ from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.control.fake_options import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.values import Health
-from drahealth.suites.targets.api_servers.server import port_in
-from drahealth.suites.targets.kubelet.node.processes import Reservation
+from drahealth.suites.targets.api_servers import port_in
+from drahealth.suites.targets.kubelet.processes import Reservation
 from drahealth.suites.unit.endings import PATIENCE
 
 DRIVER = "gpu.example.com"

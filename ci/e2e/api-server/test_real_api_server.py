@@ -15,9 +15,8 @@ from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.cluster.kube_connection import KubeConnection, access
 from drahealth.manager.profile import Gates
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.api_servers.server import port_in
-from drahealth.suites.targets.api_servers.serving import api_server, real_api_servers
-from drahealth.suites.targets.kubelet.node.processes import Reservation
+from drahealth.suites.targets.api_servers import api_server, port_in, real_api_servers
+from drahealth.suites.targets.kubelet.processes import Reservation
 from drahealth.suites.unit.driver_checks.test_objects import check_objects_of_any_kind
 from drahealth.suites.unit.endings import PATIENCE
 
@@ -26,7 +25,7 @@ PROGRAMS = {"etcd", "kube-apiserver", "kube-controller-manager"}
 LONER = """
 import asyncio, sys
 from pathlib import Path
-from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.targets.api_servers import api_server
 
 async def main():
     async with api_server("real", Path(sys.argv[1])):

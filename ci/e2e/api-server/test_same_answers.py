@@ -22,7 +22,7 @@ from api_answers.comparison import (
 from api_answers.kinds import matrix
 from api_answers.scenarios import SCENARIOS
 from drahealth.manager.releases import DEFAULT_VERSION, for_release
-from drahealth.suites.targets.api_servers.serving import MemoryApiServer, api_server, field_rules
+from drahealth.suites.targets.api_servers import MemoryApiServer, api_server, field_rules
 
 ALL = (*matrix(), *SCENARIOS)
 

@@ -31,8 +31,8 @@ from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.definition import Configuration, Launch, TargetDefinition
-from drahealth.suites.targets.options import PROFILE
+from drahealth.suites.targets.option import PROFILE
+from drahealth.suites.targets.registry import Configuration, Launch, TargetDefinition
 from drahealth.suites.targets.versions import parse_version, profile_of
 
 # Play many scripts on the subject and on the reference, and compare.

@@ -13,15 +13,15 @@ import sys
 from pathlib import Path
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kubelet.binaries.build import GoBuild, GoFailed, run_go
-from drahealth.suites.targets.kubelet.binaries.releases import (
+from drahealth.suites.targets.kubelet.binaries import (
     Order,
     Package,
+    Store,
     Unavailable,
     dra_test_driver,
     sample_device_plugin,
 )
-from drahealth.suites.targets.kubelet.binaries.store import Store
+from drahealth.suites.targets.kubelet.sources import GoBuild, GoFailed, run_go
 from drahealth.suites.targets.progress import Progress
 
 FOLDER = Path(__file__).resolve().parent / "filehealth"

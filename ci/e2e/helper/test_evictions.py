@@ -7,7 +7,7 @@ import pytest
 from drahealth.manager.releases import DEFAULT_VERSION, NEWEST
 from drahealth.suites.story.hardware import Gpu
 from drahealth.suites.story.node import Node
-from drahealth.suites.targets.kubelet.binaries import ensure as binaries
+from drahealth.suites.targets.kubelet import ensure as binaries
 from drahealth.suites.targets.kubelet.target import KubeletTarget
 
 KEY = "gpu.example.com/unhealthy"

@@ -19,7 +19,7 @@ from drahealth.fakes.kubelet_plugin import (
     start,
 )
 from drahealth.manager.releases import DEFAULT_VERSION, NEWEST
-from drahealth.suites.targets.kubelet.binaries import ensure as binaries
+from drahealth.suites.targets.kubelet import ensure as binaries
 from drahealth.suites.targets.kubelet.target import KubeletTarget
 from drahealth.suites.unit.endings import PATIENCE
 

@@ -30,8 +30,8 @@ import filelock
 
 from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.file_locks import held
-from drahealth.suites.targets.kubelet.binaries.build import (
+from drahealth.suites.targets.kubelet.binaries import Package
+from drahealth.suites.targets.kubelet.sources import (
     GoFailed,
     Module,
     go_mod,
@@ -40,9 +40,8 @@ from drahealth.suites.targets.kubelet.binaries.build import (
     program_path,
     run_go,
 )
-from drahealth.suites.targets.kubelet.binaries.releases import Package
 from drahealth.suites.targets.progress import Progress
-from drahealth.suites.targets.run_directory import default_root
+from drahealth.suites.targets.run_directory import default_root, held
 from mutation.hand import ROOT, DoesNotApplyError, HandMutant, HandMutantError, part_and_entries
 from mutation.running import Trial
 

@@ -26,9 +26,8 @@ from drahealth.suites.driver_checks.subject.places import Places, private_places
 from drahealth.suites.driver_checks.subject.subject import AdaptersOf, KubeletSetup, Subject, Surroundings
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.processes.sandbox import RunningSandbox
-from drahealth.suites.targets.api_servers.server import ApiServerProcess
-from drahealth.suites.targets.api_servers.serving import api_server
-from drahealth.suites.targets.options import ApiServerKind
+from drahealth.suites.targets.api_servers import ApiServerProcess, api_server
+from drahealth.suites.targets.option import ApiServerKind
 from drahealth.suites.targets.versions import profile_of
 
 _WITH_KUBELET = ("kubelet", "kubelet-broken")

@@ -15,7 +15,7 @@ from drahealth.suites.driver_checks.subject.sandbox import CDI_DIR, CDI_DIRS, KU
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.processes.mounts import MountPlan
 from drahealth.suites.processes.sandbox import RunningSandbox, sandbox
-from drahealth.suites.targets.api_servers.server import port_in
+from drahealth.suites.targets.api_servers import port_in
 
 # Socket files below a directory.
 

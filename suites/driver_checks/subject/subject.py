@@ -33,7 +33,7 @@ from drahealth.suites.driver_checks.subject.helper_process import Helpers
 from drahealth.suites.driver_checks.subject.places import Places, filled, placeholders_in, socket_files
 from drahealth.suites.processes.child import Child
 from drahealth.suites.processes.sandbox import RunningSandbox
-from drahealth.suites.targets.api_servers.server import ApiServerProcess
+from drahealth.suites.targets.api_servers import ApiServerProcess
 
 # What experiments need of fault adapters. `fault_adapters` has the adapters.
 

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.definition import Check, Configuration, TargetDefinition
 from drahealth.suites.targets.kind.options import IMAGE, OPTIONS
-from drahealth.suites.targets.option import Values
-from drahealth.suites.targets.options import FIXED, HEALTH_API, KUBERNETES
+from drahealth.suites.targets.option import FIXED, HEALTH_API, KUBERNETES, Values
 from drahealth.suites.targets.progress import Progress
+from drahealth.suites.targets.registry import Check, Configuration, TargetDefinition
 
 
 def _configure(values: Values) -> Configuration:
@@ -17,7 +16,7 @@ def _configure(values: Values) -> Configuration:
 
 
 def _examine(values: Values, progress: Progress) -> Iterator[Check]:
-    from drahealth.suites.targets.kind.doctor import examine
+    from drahealth.suites.targets.kind.program import examine
 
     return examine(values.text_of(KUBERNETES), values.get(IMAGE))
 

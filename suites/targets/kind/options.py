@@ -5,8 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.targets.option import Option, Values, choice, matching, readable_file, text, whole_number
-from drahealth.suites.targets.options import KUBERNETES
+from drahealth.suites.targets.option import (
+    KUBERNETES,
+    Option,
+    Values,
+    choice,
+    matching,
+    readable_file,
+    text,
+    whole_number,
+)
 from drahealth.suites.targets.versions import names_patch
 
 _name = matching(r"[a-z0-9]([a-z0-9.-]{0,40}[a-z0-9])?", "lower-case letters, digits, dots and hyphens")

@@ -16,7 +16,6 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.events import Observe, Record
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.drivers import RemoteDrivers
 from drahealth.suites.targets.engine import Engine
 from drahealth.suites.targets.kind import program
@@ -27,11 +26,11 @@ from drahealth.suites.targets.kind.cluster import (
     JoinedCluster,
     PreparedCluster,
 )
+from drahealth.suites.targets.kind.deployment import NAMESPACE, SERVICE_ACCOUNTS, WORKLOAD, host_in, why_gone
 from drahealth.suites.targets.kind.node_control import KindNodes
 from drahealth.suites.targets.kind.options import KindOptions
-from drahealth.suites.targets.option import Values
-from drahealth.suites.targets.options import KUBERNETES
-from drahealth.suites.targets.pods.deployment import NAMESPACE, SERVICE_ACCOUNTS, WORKLOAD, host_in, why_gone
+from drahealth.suites.targets.option import KUBERNETES, Values
+from drahealth.suites.targets.registry import Launch
 from drahealth.suites.targets.target import Opened, Window
 from drahealth.suites.targets.versions import feature_gates, kubelet_gates, missing_in, profile_of
 

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.definition import Check, Configuration, TargetDefinition
-from drahealth.suites.targets.option import Values
-from drahealth.suites.targets.options import DRIVER, FIXED, HEALTH_API, KUBELET, KUBERNETES, START
+from drahealth.suites.targets.option import DRIVER, FIXED, HEALTH_API, KUBELET, KUBERNETES, START, Values
 from drahealth.suites.targets.progress import Progress
+from drahealth.suites.targets.registry import Check, Configuration, TargetDefinition
 
 
 def _configure(values: Values) -> Configuration:
@@ -17,7 +16,7 @@ def _configure(values: Values) -> Configuration:
 
 def _examine(values: Values, progress: Progress) -> Iterator[Check]:
     from drahealth.manager.releases import DEFAULT_VERSION
-    from drahealth.suites.targets.kubelet.node.doctor import examine
+    from drahealth.suites.targets.kubelet.doctor import examine
 
     version = values.get(KUBERNETES) or DEFAULT_VERSION
     return examine(version, kubelet=values.get(KUBELET), start=bool(values.get(START)), progress=progress)

@@ -19,14 +19,13 @@ from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import Observe, Record
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.definition import Launch
 from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDrivers
-from drahealth.suites.targets.kubelet.binaries.ensure import check_release, ensure
-from drahealth.suites.targets.kubelet.binaries.releases import Binaries
-from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
-from drahealth.suites.targets.kubelet.node.control_plane import ComponentGates
-from drahealth.suites.targets.option import Values
-from drahealth.suites.targets.options import DRIVER, KUBELET, KUBERNETES, place_of
+from drahealth.suites.targets.kubelet.binaries import Binaries
+from drahealth.suites.targets.kubelet.cluster import LocalCluster
+from drahealth.suites.targets.kubelet.control_plane import ComponentGates
+from drahealth.suites.targets.kubelet.ensure import check_release, ensure
+from drahealth.suites.targets.option import DRIVER, KUBELET, KUBERNETES, Values, place_of
+from drahealth.suites.targets.registry import Launch
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import Opened, Window
 from drahealth.suites.targets.versions import feature_gates, kubelet_gates, missing_in, profile_of

@@ -1,9 +1,8 @@
 """The reference target, as the registry lists it."""
 
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.definition import Configuration, TargetDefinition
-from drahealth.suites.targets.option import Values
-from drahealth.suites.targets.options import API_SERVER, DRIVER, FIXED, HEALTH_API, KUBERNETES, PROFILE
+from drahealth.suites.targets.option import API_SERVER, DRIVER, FIXED, HEALTH_API, KUBERNETES, PROFILE, Values
+from drahealth.suites.targets.registry import Configuration, TargetDefinition
 
 
 def _configure(values: Values) -> Configuration:

@@ -28,7 +28,7 @@ from drahealth.suites.driver_checks.subject.driver_pod import (
 from drahealth.suites.driver_checks.subject.laboratory import laboratory
 from drahealth.suites.driver_checks.subject.subject import Subject
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.targets.api_servers import api_server
 from drahealth.suites.unit.answering_server import kubeconfig_of
 from drahealth.suites.unit.driver_checks.runs import run_with
 from drahealth.suites.unit.driver_checks.test_laboratory import NoRecords

@@ -30,7 +30,7 @@ from drahealth.suites.driver_checks.subject.driver_pod import (
 from drahealth.suites.driver_checks.subject.laboratory import laboratory
 from drahealth.suites.driver_checks.subject.subject import Subject
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.targets.api_servers import api_server
 from drahealth.suites.unit.driver_checks.test_laboratory import NoRecords
 from drahealth.suites.unit.driver_checks.test_objects import CONFIG
 from drahealth.suites.unit.endings import PATIENCE

@@ -16,7 +16,7 @@ from drahealth.suites.driver_checks.profile.file import read_profile
 from drahealth.suites.driver_checks.profile.model import DriverProfile, RunningDriver
 from drahealth.suites.driver_checks.profile.starting import STARTING_PROFILES, driver_profile, starting_profile
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.targets.api_servers import api_server
 from drahealth.suites.unit.driver_checks.healthy_run import resource_slice
 from drahealth.suites.unit.driver_checks.lab_rig import DRIVER, LabRig
 

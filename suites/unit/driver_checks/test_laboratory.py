@@ -17,7 +17,7 @@ from drahealth.suites.driver_checks.profile.model import CDI_DIRS
 from drahealth.suites.driver_checks.subject.laboratory import laboratory
 from drahealth.suites.driver_checks.subject.places import NAMES, Places, check_placeholders, filled
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.targets.api_servers.serving import api_server
+from drahealth.suites.targets.api_servers import api_server
 from drahealth.suites.unit.driver_checks.runs import run_with
 
 HOST = gethostname().lower()

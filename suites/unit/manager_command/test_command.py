@@ -9,9 +9,9 @@ import pytest
 
 from drahealth.proto.events import Prepared, Record
 from drahealth.proto.values import Health
-from drahealth.suites.targets.api_servers.server import port_in
+from drahealth.suites.targets.api_servers import port_in
 from drahealth.suites.targets.drivers import ProcessDrivers
-from drahealth.suites.targets.kubelet.node.processes import Reservation
+from drahealth.suites.targets.kubelet.processes import Reservation
 from drahealth.suites.unit.manager_command.manager_process import FOR_ALL, Manager
 from drahealth.suites.unit.manager_command.rig import DRIVER, PATIENCE, SCHEDULED, TEMPLATE, Rig, health, pod
 

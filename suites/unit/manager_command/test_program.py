@@ -16,7 +16,7 @@ from drahealth.proto.events import PodDeleted, Prepared, Unprepared
 from drahealth.proto.values import Health
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.manager_command.options import Options
-from drahealth.suites.targets.api_servers.serving import MemoryApiServer
+from drahealth.suites.targets.api_servers import MemoryApiServer
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.manager_command.rig import (
     CLAIM,

@@ -8,9 +8,9 @@ import pytest
 
 from drahealth.manager.releases import NEWEST
 from drahealth.suites import ConfigurationError, HarnessError, LocalNode, Node
-from drahealth.suites.targets.definition import Launch
-from drahealth.suites.targets.kubelet.binaries.releases import Binaries
+from drahealth.suites.targets.kubelet.binaries import Binaries
 from drahealth.suites.targets.kubelet.target import KubeletTarget
+from drahealth.suites.targets.registry import Launch
 from drahealth.suites.unit.nodes.leftovers import leftovers
 
 

@@ -18,7 +18,7 @@ from drahealth.manager.pod_worker.devices import PodDevices
 from drahealth.manager.pod_worker.pod_status import PodEvent, pod_status
 from drahealth.manager.pod_worker.worker import PodLifecycle, PodWorkers
 from drahealth.manager.profile import Profile
-from drahealth.suites.targets.api_servers.serving import MemoryApiServer
+from drahealth.suites.targets.api_servers import MemoryApiServer
 from drahealth.suites.targets.reference.target import ReferenceTarget
 
 

@@ -10,9 +10,9 @@ from drahealth.suites.commands.running import MOST, worker_count
 from drahealth.suites.run import selection
 from drahealth.suites.run.scenario import scenarios
 from drahealth.suites.run.selection import distribute_evenly, seconds, sort_longest_first
-from drahealth.suites.targets.definition import TargetDefinition
 from drahealth.suites.targets.kubelet.definition import DEFINITION as KUBELET
 from drahealth.suites.targets.reference.definition import DEFINITION as REFERENCE
+from drahealth.suites.targets.registry import TargetDefinition
 
 
 def items(*names: str) -> list[Any]:

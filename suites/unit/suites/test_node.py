@@ -18,7 +18,7 @@ from drahealth.suites.story import node as module
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.kubelet.binaries.releases import Binaries
+from drahealth.suites.targets.kubelet.binaries import Binaries
 from drahealth.suites.targets.kubelet.target import KubeletTarget
 from drahealth.suites.targets.reference.target import WINDOWS, ReferenceTarget
 

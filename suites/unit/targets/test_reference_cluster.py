@@ -10,8 +10,8 @@ from drahealth.fakes.cluster.api import SLICES
 from drahealth.fakes.control.fake_options import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager.profile import KEP
-from drahealth.suites.targets.api_servers.serving import MemoryApiServer
-from drahealth.suites.targets.reference.cluster import ReferenceCluster
+from drahealth.suites.targets.api_servers import MemoryApiServer
+from drahealth.suites.targets.reference.target import ReferenceCluster
 from drahealth.suites.unit.manager.rig import DRIVER, StillClock, registered, settle, until
 
 

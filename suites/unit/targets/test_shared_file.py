@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.definition import SharedFile
+from drahealth.suites.targets.registry import SharedFile
 
 
 def test_workers_read_the_data_of_the_controller(tmp_path: Path) -> None:

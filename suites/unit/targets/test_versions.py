@@ -13,8 +13,7 @@ from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.run.options import Options
 from drahealth.suites.targets.kind import program
 from drahealth.suites.targets.kind.target import KindConfiguration
-from drahealth.suites.targets.option import Values
-from drahealth.suites.targets.options import KUBERNETES
+from drahealth.suites.targets.option import KUBERNETES, Values
 from drahealth.suites.targets.versions import NEWEST, parse_version
 
 ROOT = Path(__file__).parents[3]

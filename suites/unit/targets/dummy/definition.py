@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.definition import Check, Configuration, TargetDefinition
 from drahealth.suites.targets.option import Option, Values, choice
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.reference.target import ReferenceConfiguration
+from drahealth.suites.targets.registry import Check, Configuration, TargetDefinition
 
 COLOUR = Option(
     "colour", "COLOUR", "Colour of the dummy: red (default) or blue.", choice("red", "blue"), ("run", "doctor")

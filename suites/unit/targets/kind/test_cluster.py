@@ -10,7 +10,6 @@ import pytest
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.definition import SharedFile
 from drahealth.suites.targets.kind.cluster import (
     ClusterLock,
     ClusterMaker,
@@ -24,6 +23,7 @@ from drahealth.suites.targets.kind.options import OPTIONS, KindOptions
 from drahealth.suites.targets.kind.ownership import records
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.progress import silent
+from drahealth.suites.targets.registry import SharedFile
 from drahealth.suites.targets.target import BELONGS
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine

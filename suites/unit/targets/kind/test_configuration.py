@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from drahealth.fakes.program.user_files import documents
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.targets.kind.kind_configuration import cluster_name, compose
+from drahealth.suites.targets.kind.cluster import cluster_name, compose
 
 HEAD = "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n"
 RUN = "abcd12"

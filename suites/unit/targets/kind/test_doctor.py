@@ -7,13 +7,13 @@ import pytest
 from typer.testing import CliRunner
 
 from drahealth.suites.command import app
-from drahealth.suites.targets.definition import Check
-from drahealth.suites.targets.kind import doctor
+from drahealth.suites.targets.kind import program
+from drahealth.suites.targets.registry import Check
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 
 
 def examined(kubernetes: str = "1.37.1", image: str | None = None) -> Mapping[str, Check]:
-    return {check.name: check for check in doctor.examine(kubernetes, image)}
+    return {check.name: check for check in program.examine(kubernetes, image)}
 
 
 def test_machine_with_engine_kind_image_and_disk_passes_all_checks(fake: FakeEngine) -> None:
@@ -46,7 +46,7 @@ def test_node_image_check_names_an_invalid_release(fake: FakeEngine) -> None:
 def test_full_disk_fails_its_check_with_the_free_space(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = str(fake.root)
     fake.install("docker", f"#!/bin/sh\necho {folder}\n")
-    monkeypatch.setattr(doctor, "DISK_NEEDED", shutil.disk_usage("/").total + 1)
+    monkeypatch.setattr(program, "DISK_NEEDED", shutil.disk_usage("/").total + 1)
     check = examined(image="here:1")["disk of the engine"]
     assert (check.ok, check.found.endswith(f" free at {folder}")) == (False, True)
 

@@ -6,16 +6,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.kubelet.binaries.build import (
-    GoBuild,
-    Module,
-    go_mod,
-    linker_flags,
-    module_path,
-    program_path,
-    toolchain,
-)
-from drahealth.suites.targets.kubelet.binaries.releases import (
+from drahealth.suites.targets.kubelet.binaries import (
     Order,
     Platform,
     Unavailable,
@@ -23,6 +14,15 @@ from drahealth.suites.targets.kubelet.binaries.releases import (
     etcd,
     helm,
     kubernetes,
+)
+from drahealth.suites.targets.kubelet.sources import (
+    GoBuild,
+    Module,
+    go_mod,
+    linker_flags,
+    module_path,
+    program_path,
+    toolchain,
 )
 from drahealth.suites.targets.progress import silent
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.kubelet.binaries.download import OfficialReleases, Transfer
-from drahealth.suites.targets.kubelet.binaries.releases import Order, Platform, Unavailable, etcd, helm, kubernetes
+from drahealth.suites.targets.kubelet.binaries import Order, Platform, Unavailable, etcd, helm, kubernetes
+from drahealth.suites.targets.kubelet.sources import OfficialReleases, Transfer
 from drahealth.suites.targets.progress import silent
 from drahealth.suites.unit.targets.kubelet.release_server import KUBELET, ReleaseServer
 

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.kubelet.binaries.releases import (
+from drahealth.suites.targets.kubelet.binaries import (
     FirstThatCan,
     Order,
     Platform,
+    Store,
     Unavailable,
     etcd,
     helm,
     kubernetes,
 )
-from drahealth.suites.targets.kubelet.binaries.store import Store
 from drahealth.suites.targets.progress import Progress, silent
 
 LINUX = Platform("linux", "amd64")
@@ -29,8 +29,8 @@ PACKAGE = kubernetes("1.37.1")
 FILLER = """
 import sys, time
 from pathlib import Path
-from drahealth.suites.targets.kubelet.binaries.store import Store
-from drahealth.suites.targets.kubelet.binaries.releases import Platform, kubernetes
+from drahealth.suites.targets.kubelet.binaries import Store
+from drahealth.suites.targets.kubelet.binaries import Platform, kubernetes
 
 class Slow:
     def get(self, order, progress):

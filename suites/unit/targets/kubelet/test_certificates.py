@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.targets.kubelet.node.credentials import keep_kubelet_certificate, keep_server_certificate
-from drahealth.suites.targets.kubelet.node.layout import Layout
+from drahealth.suites.targets.kubelet.layout import Layout, keep_kubelet_certificate, keep_server_certificate
 
 
 @pytest.fixture

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.processes.mounts import Mount, parse_mount
-from drahealth.suites.targets.kubelet.node.cluster import kubelet_configuration
-from drahealth.suites.targets.kubelet.node.control_plane import api_server_flags
-from drahealth.suites.targets.kubelet.node.credentials import kubeconfig, signing_key, token_file
-from drahealth.suites.targets.kubelet.node.layout import Layout
-from drahealth.suites.targets.kubelet.node.processes import Reservation, choose_line, tail, telling_line
+from drahealth.suites.targets.kubelet.cluster import kubelet_configuration
+from drahealth.suites.targets.kubelet.control_plane import api_server_flags
+from drahealth.suites.targets.kubelet.layout import Layout, kubeconfig, signing_key, token_file
+from drahealth.suites.targets.kubelet.processes import Reservation, choose_line, tail, telling_line
 
 LAYOUT = Layout(Path("/tmp/dh-123456"))
 NOSUID, NODEV, RELATIME, STRICTATIME = 2, 4, 1 << 21, 1 << 24

@@ -5,14 +5,9 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.targets.kubelet.binaries.releases import Binaries
-from drahealth.suites.targets.kubelet.node.control_plane import (
-    ComponentGates,
-    clients_with,
-    gates_by_component,
-    gates_in,
-)
-from drahealth.suites.targets.kubelet.node.credentials import CONTROLLER_MANAGER, SCHEDULER
+from drahealth.suites.targets.kubelet.binaries import Binaries
+from drahealth.suites.targets.kubelet.control_plane import ComponentGates, clients_with, gates_by_component, gates_in
+from drahealth.suites.targets.kubelet.layout import CONTROLLER_MANAGER, SCHEDULER
 
 HELP = """
       --feature-gates mapStringBool    A set of key=value pairs that describe feature gates. Options are:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.processes import sandbox as namespaces
-from drahealth.suites.targets.kubelet.binaries.releases import ETCD_VERSION
-from drahealth.suites.targets.kubelet.node import doctor
+from drahealth.suites.targets.kubelet import doctor
+from drahealth.suites.targets.kubelet.binaries import ETCD_VERSION
 
 
 def test_a_release_in_the_cache_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 from drahealth.manager.releases import FIXABLE, NEWEST
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.run.options import Options
-from drahealth.suites.targets.kubelet.binaries.ensure import check_release, own_release
-from drahealth.suites.targets.kubelet.node import doctor
+from drahealth.suites.targets.kubelet import doctor
+from drahealth.suites.targets.kubelet.ensure import check_release, own_release
 
 HELP = 'The kubelet is the primary "node agent" that runs on each\nnode.'
 

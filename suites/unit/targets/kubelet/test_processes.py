@@ -16,8 +16,8 @@ import pytest
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.processes.sandbox import RunningSandbox, sandbox, ways
-from drahealth.suites.targets.kubelet.node.layout import Layout
-from drahealth.suites.targets.kubelet.node.processes import Process
+from drahealth.suites.targets.kubelet.layout import Layout
+from drahealth.suites.targets.kubelet.processes import Process
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.unit.endings import PATIENCE
 
@@ -27,8 +27,8 @@ MASTER = """
 import asyncio, sys
 from pathlib import Path
 from drahealth.suites.processes.sandbox import sandbox, ways
-from drahealth.suites.targets.kubelet.node.layout import Layout
-from drahealth.suites.targets.kubelet.node.processes import Process
+from drahealth.suites.targets.kubelet.layout import Layout
+from drahealth.suites.targets.kubelet.processes import Process
 from drahealth.suites.targets.run_directory import RunDirectory
 
 async def main():

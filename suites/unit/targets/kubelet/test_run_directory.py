@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kubelet.node.layout import Layout
+from drahealth.suites.targets.kubelet.layout import Layout
 from drahealth.suites.targets.removal import remove_folder
 from drahealth.suites.targets.run_directory import RunDirectory, default_base, sweep
 

@@ -14,10 +14,9 @@ from drahealth.fakes.hints import near
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.processes.sandbox import RunningSandbox
 from drahealth.suites.targets.audit import POLICY
-from drahealth.suites.targets.kubelet.binaries.releases import Binaries
-from drahealth.suites.targets.kubelet.node import credentials
-from drahealth.suites.targets.kubelet.node.layout import Layout
-from drahealth.suites.targets.kubelet.node.processes import Process
+from drahealth.suites.targets.kubelet.binaries import Binaries
+from drahealth.suites.targets.kubelet.layout import CONTROLLER_MANAGER, SCHEDULER, Layout
+from drahealth.suites.targets.kubelet.processes import Process
 
 # The feature gates of each component of a node.
 #
@@ -111,7 +110,7 @@ _ETCD_PEER_URL = "unix://localhost:2"  # there is no peer; but etcd listens for 
 
 
 DELETION_ONLY: Mapping[str, Sequence[str]] = MappingProxyType(
-    {credentials.CONTROLLER_MANAGER: ("--controllers=namespace-controller,garbage-collector-controller",)}
+    {CONTROLLER_MANAGER: ("--controllers=namespace-controller,garbage-collector-controller",)}
 )
 """A controller manager that completes deletions: of namespaces, and of objects without an owner."""
 
@@ -173,8 +172,8 @@ class ControlPlane:
         The API server must be ready, or nearly: a controller manager asks it only once a second, and ends after ten.
         """
         programs = {
-            credentials.SCHEDULER: self._binaries.kube_scheduler,
-            credentials.CONTROLLER_MANAGER: self._binaries.kube_controller_manager,
+            SCHEDULER: self._binaries.kube_scheduler,
+            CONTROLLER_MANAGER: self._binaries.kube_controller_manager,
         }
         await self._spawn(name, programs[name], [*client_flags(self._layout, name), *self._clients[name]])
 
@@ -262,8 +261,8 @@ def client_flags(layout: Layout, name: str) -> list[str]:
 def clients_with(gates: ComponentGates) -> dict[str, list[str]]:
     """The clients of the API server in a whole control plane, each with its flags."""
     return {
-        credentials.SCHEDULER: gate_flags(gates.scheduler),
-        credentials.CONTROLLER_MANAGER: gate_flags(gates.controller_manager),
+        SCHEDULER: gate_flags(gates.scheduler),
+        CONTROLLER_MANAGER: gate_flags(gates.controller_manager),
     }
 
 

@@ -6,11 +6,9 @@ import subprocess
 from pathlib import Path
 
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.targets.kubelet.binaries import releases
-from drahealth.suites.targets.kubelet.binaries.build import GoBuild
-from drahealth.suites.targets.kubelet.binaries.download import OfficialReleases
-from drahealth.suites.targets.kubelet.binaries.releases import Binaries, FirstThatCan, Source
-from drahealth.suites.targets.kubelet.binaries.store import HELM, Installed, Store
+from drahealth.suites.targets.kubelet import binaries
+from drahealth.suites.targets.kubelet.binaries import HELM, Binaries, FirstThatCan, Installed, Source, Store
+from drahealth.suites.targets.kubelet.sources import GoBuild, OfficialReleases
 from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.versions import parse_version
 
@@ -28,8 +26,8 @@ def ensure(
     number = parse_version(version)
     store = Store() if store is None else store
     source = FirstThatCan((OfficialReleases(), GoBuild())) if source is None else source
-    kubernetes = store.ensure(releases.kubernetes(number), source, progress)
-    etcd = store.ensure(releases.etcd(), source, progress)
+    kubernetes = store.ensure(binaries.kubernetes(number), source, progress)
+    etcd = store.ensure(binaries.etcd(), source, progress)
     return Binaries(
         number,
         kubernetes / "kubelet",
@@ -46,14 +44,14 @@ def ensure_kubectl(
     """The kubectl of a Kubernetes release, got as `ensure` gets its programs. Raises HarnessError."""
     store = Store() if store is None else store
     source = FirstThatCan((OfficialReleases(), GoBuild())) if source is None else source
-    return store.ensure(releases.kubectl(parse_version(version)), source, progress) / "kubectl"
+    return store.ensure(binaries.kubectl(parse_version(version)), source, progress) / "kubectl"
 
 
 def ensure_helm(progress: Progress = silent, *, store: Store | None = None, source: Source | None = None) -> Path:
     """The command of Helm, got as `ensure` gets its programs. Raises HarnessError."""
     store = Store() if store is None else store
     source = FirstThatCan((OfficialReleases(), GoBuild())) if source is None else source
-    return store.ensure(releases.helm(), source, progress) / "helm"
+    return store.ensure(binaries.helm(), source, progress) / "helm"
 
 
 def installed() -> list[Installed]:

@@ -8,8 +8,8 @@ import pytest
 
 from drahealth.fakes.cluster.api import NAMESPACES, PODS, ApiError, Kind, Object, WatchEvent
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.pods import deployment
-from drahealth.suites.targets.pods.deployment import (
+from drahealth.suites.targets.kind import deployment
+from drahealth.suites.targets.kind.deployment import (
     CLUSTER_ROLES,
     DAEMON_SETS,
     NAME,

@@ -12,25 +12,17 @@ from typing import Any
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.processes.sandbox import RunningSandbox, sandbox, ways
 from drahealth.suites.targets.audit import AuditLog
-from drahealth.suites.targets.kubelet.binaries.releases import Binaries
-from drahealth.suites.targets.kubelet.node import credentials
-from drahealth.suites.targets.kubelet.node import processes as logs
-from drahealth.suites.targets.kubelet.node.control_plane import (
+from drahealth.suites.targets.kubelet import processes as logs
+from drahealth.suites.targets.kubelet.binaries import Binaries
+from drahealth.suites.targets.kubelet.control_plane import (
     ComponentGates,
     ControlPlane,
     certificate_flags,
     clients_with,
     environment,
 )
-from drahealth.suites.targets.kubelet.node.layout import Layout
-from drahealth.suites.targets.kubelet.node.processes import (
-    ApiProbe,
-    Process,
-    Reservation,
-    check,
-    outward_address,
-    until,
-)
+from drahealth.suites.targets.kubelet.layout import ADMIN, KUBELET, SCHEDULER, Layout, write_credentials
+from drahealth.suites.targets.kubelet.processes import ApiProbe, Process, Reservation, check, outward_address, until
 from drahealth.suites.targets.node_readiness import NodeReadiness
 from drahealth.suites.targets.run_directory import RunDirectory
 
@@ -56,15 +48,15 @@ class Kubelet:
         path.write_text(json.dumps(configuration, indent=1), encoding="utf-8")
         flags = [
             f"--config={path}",
-            f"--kubeconfig={self._layout.kubeconfig(credentials.KUBELET)}",
+            f"--kubeconfig={self._layout.kubeconfig(KUBELET)}",
             f"--root-dir={self._layout.kubelet_root}",
             f"--cert-dir={self._layout.pki_dir}",
             f"--hostname-override={self._node_name}",
             *([f"--node-ip={self._address}"] if self._address else []),
         ]
         argv, env = [str(self._binaries.kubelet), *flags], environment(self._layout)
-        log = self._layout.log(credentials.KUBELET)
-        self.process = await Process.start(self._sandbox, credentials.KUBELET, argv, env, self._layout.root, log)
+        log = self._layout.log(KUBELET)
+        self.process = await Process.start(self._sandbox, KUBELET, argv, env, self._layout.root, log)
 
     async def stop(self, hard: bool) -> None:
         """Stops it: SIGKILL if `hard`, else SIGTERM. Harmless if it is stopped."""
@@ -150,7 +142,7 @@ class Parts:
             stack.callback(api.release)
             stack.callback(kubelet_port.release)
             server = f"https://127.0.0.1:{api.port}"
-            token = credentials.write(layout, server, node_name)
+            token = write_credentials(layout, server, node_name)
             programs = {binaries.kubelet.parent, binaries.kube_apiserver.parent, binaries.etcd.parent}
             programs |= {binaries.kube_scheduler.parent, binaries.kube_controller_manager.parent}
             if not keep:
@@ -236,7 +228,7 @@ class LocalCluster:
     @property
     def kubeconfig(self) -> Path:
         """The kubeconfig of the administrator; it exists after `start`."""
-        return self.layout.kubeconfig(credentials.ADMIN)
+        return self.layout.kubeconfig(ADMIN)
 
     @property
     def registry_dir(self) -> Path:
@@ -381,7 +373,7 @@ class LocalCluster:
         parts = self._running()
         await until(parts.probe.serving, parts.processes(), "the API server to answer", START_LIMIT)
         await self._start_kubelet(parts)
-        await parts.control_plane.start_client(credentials.SCHEDULER)
+        await parts.control_plane.start_client(SCHEDULER)
 
         async def registered() -> bool:
             return await parts.probe.node(self.node_name) is not None

@@ -9,12 +9,11 @@ import pytest
 from drahealth.fakes.cluster.api import NAMESPACES, NODES
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.api_servers import serving
-from drahealth.suites.targets.api_servers.serving import RealApiServer, api_server
-from drahealth.suites.targets.kubelet.binaries.releases import Binaries
-from drahealth.suites.targets.kubelet.node.credentials import keep_admin
-from drahealth.suites.targets.kubelet.node.layout import Layout
-from drahealth.suites.targets.options import API_SERVER
+from drahealth.suites.targets import api_servers
+from drahealth.suites.targets.api_servers import RealApiServer, api_server
+from drahealth.suites.targets.kubelet.binaries import Binaries
+from drahealth.suites.targets.kubelet.layout import Layout, keep_admin
+from drahealth.suites.targets.option import API_SERVER
 
 
 def programs(folder: Path) -> Binaries:
@@ -51,7 +50,7 @@ async def test_a_program_that_does_not_exist_is_an_error_that_names_it(tmp_path:
 async def test_a_directory_in_use_by_another_api_server_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "_LOCK_LIMIT", 0)
+    monkeypatch.setattr(api_servers, "_LOCK_LIMIT", 0)
     folder = tmp_path / "control-plane"
     folder.mkdir()
     with (folder / "lock").open("w") as held:

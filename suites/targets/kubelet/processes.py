@@ -16,7 +16,6 @@ from drahealth.suites.processes.sandbox import RunningSandbox
 if TYPE_CHECKING:
     import aiohttp
 
-
 # The end of a component's log, and its most important line.
 
 _TAIL = 32 * 1024

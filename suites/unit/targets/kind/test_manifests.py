@@ -1,6 +1,6 @@
 """The objects that run the fake driver on every node."""
 
-from drahealth.suites.targets.pods.deployment import CONTROL_SOCKET, DAEMON_SETS, NAMESPACE, SELECTOR, manifests
+from drahealth.suites.targets.kind.deployment import CONTROL_SOCKET, DAEMON_SETS, NAMESPACE, SELECTOR, manifests
 
 MANIFESTS = manifests("localhost/image:1")
 OBJECTS = {kind.kind: obj for kind, obj in MANIFESTS}

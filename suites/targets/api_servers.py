@@ -1,16 +1,25 @@
-"""API servers for the reference and for driver checks: in memory, or a real kube-apiserver."""
+"""API servers for the reference and for driver checks: in memory, or a real kube-apiserver; and their directory."""
 
 import asyncio
 import fcntl
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
 
 from drahealth.fakes.cluster.access import static_kubeconfig
-from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, NAMESPACES, NODES, PODS
+from drahealth.fakes.cluster.api import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    DEVICE_CLASSES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    ControlPlaneApi,
+)
 from drahealth.fakes.cluster.api_server.pod_statuses import KEP_RULES, FieldRules
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.storage import ObjectFiles
@@ -23,23 +32,81 @@ from drahealth.proto.events import Observe, StatusWritten, ignore
 from drahealth.proto.values import MESSAGE_GATE, STATUS_GATE
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.processes.sandbox import sandbox, ways
-from drahealth.suites.targets.api_servers.server import ALL_ON, ApiServerProcess, data_folder, objects_folder, port_in
 from drahealth.suites.targets.audit import AuditLog
-from drahealth.suites.targets.file_locks import lock
-from drahealth.suites.targets.kubelet.binaries.ensure import ensure
-from drahealth.suites.targets.kubelet.binaries.releases import Binaries
-from drahealth.suites.targets.kubelet.node import credentials
-from drahealth.suites.targets.kubelet.node.control_plane import DELETION_ONLY, ControlPlane
-from drahealth.suites.targets.kubelet.node.credentials import ADMIN_USER
-from drahealth.suites.targets.kubelet.node.layout import Layout
-from drahealth.suites.targets.kubelet.node.processes import ApiProbe, Process, Reservation, check, until
-from drahealth.suites.targets.options import ApiServerKind
+from drahealth.suites.targets.kubelet.binaries import Binaries
+from drahealth.suites.targets.kubelet.control_plane import DELETION_ONLY, ControlPlane
+from drahealth.suites.targets.kubelet.ensure import ensure
+from drahealth.suites.targets.kubelet.layout import ADMIN_USER, CONTROLLER_MANAGER, Layout, keep_admin, kubeconfig
+from drahealth.suites.targets.kubelet.processes import ApiProbe, Process, Reservation, check, until
+from drahealth.suites.targets.option import ApiServerKind
 from drahealth.suites.targets.progress import Progress, silent
-from drahealth.suites.targets.run_directory import RunDirectory
+from drahealth.suites.targets.run_directory import RunDirectory, lock
 from drahealth.suites.targets.versions import feature_gates, profile_of
 
 if TYPE_CHECKING:
     from drahealth.fakes.cluster.api_server.http import Credentials, HttpApi
+
+# Where API servers keep their data below a root directory, and the port in its kubeconfig.
+
+
+def objects_folder(root: Path) -> Path:
+    """The objects of a server in memory."""
+    return root / "api"
+
+
+def data_folder(root: Path) -> Path:
+    """The data, keys and logs of a real server."""
+    return root / "control-plane"
+
+
+def port_in(kubeconfig: Path) -> int:
+    """The port of the server in a kubeconfig of ours, where drivers that run look for the next one; 0 if none."""
+    with suppress(OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+        config = json.loads(kubeconfig.read_bytes())
+        return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0
+    return 0
+
+
+# The interface of an API server that this process runs.
+
+ALL_ON = Gates()
+
+
+class ApiServerProcess(Protocol):
+    """One API server with its store; `api` and `kubeconfig` work from `start` to `stop`."""
+
+    @property
+    def api(self) -> ControlPlaneApi:
+        """A client of it, with all permissions. `stop` closes it."""
+
+    async def kubeconfig(self) -> Path:
+        """A kubeconfig with all permissions, readable by its owner only. The server listens on loopback."""
+
+    async def start(self) -> None:
+        """Returns when it is ready. Raises HarnessError."""
+
+    async def stop(self) -> None:
+        """Ends it; its data stay. Harmless on a server that never started."""
+
+    async def wait(self) -> None:
+        """Raises HarnessError when it has ended unexpectedly; never returns."""
+
+    def check(self) -> None:
+        """Raises HarnessError if it has ended unexpectedly."""
+
+    def status_writes(self, namespace: str) -> list[StatusWritten]:
+        """The writes of Pod statuses in this namespace since the last call for it. A server that sends each write to
+        an observer returns none.
+        """
+
+    async def down(self) -> None:
+        """Ends all watches and refuses all calls until `up`. Harmless on a server that is down."""
+
+    async def up(self) -> None:
+        """Serves the same data again; returns when it is ready. Harmless on a server that is up."""
+
+    async def restart(self, gates: Gates) -> None:
+        """Ends all watches, and serves the same data with these feature gates."""
 
 
 # The API server in memory, served over HTTPS when a kubeconfig is needed.
@@ -226,9 +293,9 @@ class RealApiServer:
         layout.make(kubelet=False)
         port = Reservation(port_in(self._path))
         stack.callback(port.release)
-        server, token = f"https://127.0.0.1:{port.port}", credentials.keep_admin(layout)
-        manager = layout.kubeconfig(credentials.CONTROLLER_MANAGER)
-        replace_file(manager, json.dumps(credentials.kubeconfig(server, token)).encode())
+        server, token = f"https://127.0.0.1:{port.port}", keep_admin(layout)
+        manager = layout.kubeconfig(CONTROLLER_MANAGER)
+        replace_file(manager, json.dumps(kubeconfig(server, token)).encode())
         programs = {self._binaries.kube_apiserver.parent, self._binaries.etcd.parent}
         programs |= {self._binaries.kube_controller_manager.parent}
         plan = layout.mount_plan(sorted(programs))

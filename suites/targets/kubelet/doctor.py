@@ -17,11 +17,11 @@ from drahealth.fakes.cluster.runtime import ContainerRuntime
 from drahealth.manager.releases import DEFAULT_VERSION, RELEASES
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.processes import sandbox as namespaces
-from drahealth.suites.targets.definition import Check
-from drahealth.suites.targets.kubelet.binaries import ensure as binaries
-from drahealth.suites.targets.kubelet.binaries.releases import ETCD_VERSION, this_platform
-from drahealth.suites.targets.kubelet.node.cluster import LocalCluster
+from drahealth.suites.targets.kubelet import ensure as binaries
+from drahealth.suites.targets.kubelet.binaries import ETCD_VERSION, this_platform
+from drahealth.suites.targets.kubelet.cluster import LocalCluster
 from drahealth.suites.targets.progress import Progress, silent
+from drahealth.suites.targets.registry import Check
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.versions import parse_version
 
@@ -134,7 +134,7 @@ def programs(version: str, *, obtainable: bool) -> Check:
 
 def own_kubelet(kubelet: Path, version: str) -> Check:
     """Whether the file is a kubelet of this Kubernetes release."""
-    from drahealth.suites.targets.kubelet.binaries.ensure import check_release
+    from drahealth.suites.targets.kubelet.ensure import check_release
 
     try:
         check_release(kubelet, version)
@@ -153,7 +153,7 @@ def store_of_api_server(*, obtainable: bool) -> Check:
 
 def _in_cache(project: str, title: str, version: str, obtainable: bool) -> Check:
     """Raises HarnessError for a platform without releases."""
-    from drahealth.suites.targets.kubelet.binaries.store import Store
+    from drahealth.suites.targets.kubelet.binaries import Store
 
     name = f"{title} {version}"
     there = next((release for release in Store().installed(project) if release.version == version), None)
@@ -165,7 +165,7 @@ def _in_cache(project: str, title: str, version: str, obtainable: bool) -> Check
 
 def download(title: Literal["Kubernetes", "etcd"]) -> Check:
     """Whether the official releases can be downloaded."""
-    from drahealth.suites.targets.kubelet.binaries.download import ETCD_URL, KUBERNETES_URL, reachable
+    from drahealth.suites.targets.kubelet.sources import ETCD_URL, KUBERNETES_URL, reachable
 
     url = ETCD_URL if title == "etcd" else KUBERNETES_URL
     ok = reachable(url)
@@ -175,7 +175,7 @@ def download(title: Literal["Kubernetes", "etcd"]) -> Check:
 
 def go_toolchain() -> Check:
     """Whether releases can be built if they cannot be downloaded."""
-    from drahealth.suites.targets.kubelet.binaries.build import toolchain
+    from drahealth.suites.targets.kubelet.sources import toolchain
 
     hint = f"needed only to build releases that cannot be downloaded: Go {_GO_NEEDED} or newer from https://go.dev/dl"
     go = shutil.which("go")

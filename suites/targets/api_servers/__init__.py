@@ -1,1 +1,0 @@
-"""API servers for the reference and for driver checks: in memory, or a real kube-apiserver with etcd."""
