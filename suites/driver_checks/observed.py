@@ -85,15 +85,18 @@ def cause_of_end(
 ) -> Observation[SignalSent] | Observation[ProcessExited] | None:
     """What ended a stream that drahealth did not cancel; None for the driver itself, while it ran.
 
-    The cause is a signal of drahealth that the process got before, or the exit of the process. An exit is recorded
-    after the end of the streams. It is the cause only if the process did nothing in between. It is also the cause for
-    streams that a kubelet opens later, before the driver is registered again.
+    The cause is a signal of drahealth that the process got before, or the exit of the process. A process that got a
+    signal still accepts streams for a moment. An exit is recorded after the end of the streams. It is the cause only
+    if the process did nothing in between. It is also the cause for streams that a kubelet opens later, before the
+    driver is registered again.
     """
     if opened.experiment not in EXPERIMENTS:
         return None
     process = EXPERIMENTS[opened.experiment].process
+    starts = (one.number for one in evidence.of(ProcessStarted) if one.what.process == process)
+    since = max((number for number in starts if number < opened.number), default=0)
     for sent in evidence.of(SignalSent):
-        if sent.what.process == process and opened.number < sent.number < closed.number and _ends(sent.what):
+        if sent.what.process == process and since < sent.number < closed.number and _ends(sent.what):
             return sent
     exits = [one for one in evidence.of(ProcessExited) if one.what.process == process]
     before = next((one for one in reversed(exits) if one.number < opened.number), None)

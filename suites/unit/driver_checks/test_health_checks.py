@@ -474,6 +474,7 @@ def ended(experiment: str, api: HealthApi, code: str, *before: Event) -> Verdict
 
 REGISTERS = GrpcCall("gpu.example.com", "/run/dra.sock", GET_INFO.path.removeprefix("/"), {}, INFO, 0.01)
 EXITED = ProcessExited("restarted", 2, -9, 0, ())
+STARTED = ProcessStarted("restarted", 5, ("./driver",))
 
 
 def test_stream_that_ends_without_a_report_is_a_failure_in_every_experiment() -> None:
@@ -481,7 +482,9 @@ def test_stream_that_ends_without_a_report_is_a_failure_in_every_experiment() ->
     assert ended("claims", v1, "OK") is FAIL
     assert ended("driver-restart", v1, "UNIMPLEMENTED") is FAIL
     assert ended("driver-restart", v1, "UNAVAILABLE", SignalSent("restarted", "SIGKILL"), EXITED) is PASS
-    assert ended("driver-restart", v1, "UNAVAILABLE", EXITED, ProcessStarted("restarted", 5, ("./driver",))) is PASS
+    assert ended("driver-restart", v1, "UNAVAILABLE", SignalSent("restarted", "SIGTERM")) is PASS
+    assert ended("driver-restart", v1, "UNAVAILABLE", SignalSent("restarted", "SIGTERM"), STARTED) is FAIL
+    assert ended("driver-restart", v1, "UNAVAILABLE", EXITED, STARTED) is PASS
     assert ended("driver-restart", v1, "UNAVAILABLE", EXITED, REGISTERS) is FAIL
 
 
