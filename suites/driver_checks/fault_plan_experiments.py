@@ -184,6 +184,8 @@ class _Player:
         """The faults of each device that are not cleared."""
         self._failed: set[Device] = set()
         """The devices whose fault adapter failed."""
+        self._taints = True
+        """Whether the taints of all stages came in time: the stages do not wait for them again and again."""
         self._apis: tuple[HealthApi, ...] = bench.streams.apis
         self._held = next((one for one in made.stages if one.moment == SECOND), next(iter(made.stages), None))
         """The stage whose faults last until they are reported again."""
@@ -236,6 +238,8 @@ class _Player:
                     shown = await self._shown(acts, before)
                     await during.reported(FIRST_REPORT_WAIT)
         await self._later(subscribers)
+        if stage.moment not in (START, NO_API):  # the driver can publish later
+            await self._tainted(acts)
         if shown and stage is self._held:
             await bench.streams.follow(limit=HELD)
         self._lab.subject.check_running()
@@ -288,6 +292,14 @@ class _Player:
             return act.verb == "change" or self._bench.streams.all_show(act.device, shown)
 
         return all(await asyncio.gather(*(one(act) for act in acts if act.device not in self._failed)))
+
+    async def _tainted(self, acts: Sequence[Act]) -> None:
+        """Waits for the taints of devices that broke or recovered, and have no other fault."""
+        alone = [one for one in acts if one.device not in self._failed and len(self._lasting[one.device]) <= 1]
+        due = [(one, one.verb == "break") for one in alone if one.verb == "break" or not self._lasting[one.device]]
+        if self._taints:
+            found = [self._bench.tainted(one.fault, one.device, so=broken) for one, broken in due]
+            self._taints = all(await asyncio.gather(*found))
 
     async def _later(self, subscribers: Sequence[str]) -> None:
         """Opens a stream of each health API, another one after it was cancelled, and one after a registration."""

@@ -266,18 +266,20 @@ class Bench:
         """Waits until all streams show it; returns whether any does. `message`: it can be only another message."""
         return await self.streams.show(device, shown, fault.settle + MARGIN, message=message)
 
-    async def tainted(self, fault: Fault, device: Device, *, so: bool = True) -> None:
-        """Waits until the device has the taint of the fault, or with `so` False no longer has it.
+    async def tainted(self, fault: Fault, device: Device, *, so: bool = True) -> bool:
+        """Waits until the device has the taint of the fault, or with `so` False no longer has it; returns whether so.
 
         At the limit, the ResourceSlices are recorded: they prove that it is not so. Does nothing for a fault without a
         taint.
         """
         if fault.taint is None or self._slices is None:
-            return
+            return True
         limit = max(self._due - self.lab.subject.clock.now(), PAUSE)
         asked = (self.plugin.driver, str(device), fault.taint.key, fault.taint.effect)
-        if not await self._slices.tainted(*asked, limit, so=so):
+        reached = await self._slices.tainted(*asked, limit, so=so)
+        if not reached:
             self._slices.list()
+        return reached
 
     async def still_tainted(self, fault: Fault, device: Device) -> None:
         """Follows the taint of a fault while a new process of the driver publishes: it can remove the taint."""

@@ -6,10 +6,18 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from drahealth.proto.events import FaultCleared, FaultInjected, ProcessStarted, SliceChanged, SlicesListed
+from drahealth.proto.events import (
+    ApiServerSwitched,
+    FaultCleared,
+    FaultInjected,
+    ProcessStarted,
+    SliceChanged,
+    SlicesListed,
+)
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
+from drahealth.suites.driver_checks.fault_space_checks import PLAN, Phase, phases
 from drahealth.suites.driver_checks.observed import (
     PUBLISH_LIMIT,
     Device,
@@ -290,6 +298,120 @@ def taint_keeps_its_time_over_a_restart(evidence: Evidence) -> Finding:
     if any(one.devices[device] for one in states for device in one.devices):
         return not_applicable("no taint was published before and after a restart", states[0].number)
     return _without_taints(evidence, _RESTART)
+
+
+# The same for each device in the plan of faults.
+
+
+class _Due(NamedTuple):
+    """An action of the plan after which a device must have a taint, or must no longer have it."""
+
+    phase: Phase
+    taint: Taint
+    has: bool
+
+    def is_met(self, state: _State) -> bool:
+        device = self.phase.device
+        return device in state.devices and state.meets(device, self.taint) is self.has
+
+
+def _due(evidence: Evidence) -> Iterator[_Due]:
+    """Each break of a healthy device, and each recovery. A device with two faults can have one taint for both."""
+    lasting: dict[Device, dict[str, str]] = {}
+    for phase in sorted(phases(evidence, PLAN), key=lambda one: one.step.number):
+        mine, what = lasting.setdefault(phase.device, {}), phase.step.what
+        if isinstance(what, FaultInjected):
+            mine[what.fault] = what.taint
+            if what.taint and what.step == "break" and len(mine) == 1:
+                yield _Due(phase, Taint.declared(what.taint), has=True)
+        elif (taint := mine.pop(what.fault, "")) and not mine:
+            yield _Due(phase, Taint.declared(taint), has=False)
+
+
+def _in_plan(evidence: Evidence, *, has: bool) -> Finding:
+    """Whether the ResourceSlices show each break, or each recovery, of the plan in time."""
+    all_ = phases(evidence, PLAN)
+    if not all_:
+        return not_tested("no fault was caused")
+    if evidence.header.api_server == "none":
+        return not_applicable("the driver has no API server")
+    mine = [one for one in _due(evidence) if one.has is has]
+    if not mine:
+        return not_applicable("no fault of the plan declares a taint", all_[0].step.number)
+    states = _states(evidence, PLAN)
+    if not states:
+        return not_tested("the ResourceSlices of the driver were not listed", mine[0].phase.step.number)
+    later = _may_be_later(evidence, states)
+    found = [
+        replace(finding, grade=one.phase.grade) for one in mine if (finding := _shown_in_plan(one, states, later(one)))
+    ]
+    if not found:
+        return not_tested("each action was followed too early by the next one", mine[0].phase.step.number)
+    judged = worst(found)
+    text = f"{len(found)} actions: the ResourceSlices followed in time"
+    return replace(judged, seen=text) if judged.verdict == "PASS" else judged
+
+
+def _may_be_later(evidence: Evidence, states: list[_State]) -> Callable[[_Due], bool]:
+    """Whether the driver cannot publish in time: it has no API server, or started and has not published yet."""
+    switches = [(one.at, one.what.reachable) for one in evidence.of(ApiServerSwitched, PLAN)]
+    starts = [one.at for one in evidence.of(ProcessStarted, PLAN)]
+
+    def later(due: _Due) -> bool:
+        start, limit = due.phase.start, due.phase.limit
+        before = [reachable for at, reachable in switches if at <= start][-1:]
+        if before == [False] or any(start < at <= limit for at, _ in switches):
+            return True
+        young = [at for at in starts if at <= start < at + PUBLISH_LIMIT]
+        return bool(young) and not any(young[-1] < one.at <= start for one in states)
+
+    return later
+
+
+def _shown_in_plan(due: _Due, states: list[_State], later: bool) -> Finding | None:
+    """The finding on one action; None if the next one, or a driver that may be late, leaves it open."""
+    phase = due.phase
+    if problem := failed_adapter(phase.step, str(phase.device)):
+        return problem
+    before = _before(states, phase.start)
+    mine = [*([before] if before else []), *(one for one in states if phase.start < one.at < phase.end)]
+    shown = next((one for one in mine if due.is_met(one)), None)
+    if shown and shown.at <= phase.limit:
+        return passed(phase.about, phase.step.number, shown.number)
+    proof = next((one for one in states if one.at > phase.limit), None)
+    if later or phase.end <= phase.limit or proof is None:
+        return None
+    last = _before(states, phase.limit) or proof
+    if isinstance(phase.step.what, FaultInjected) and phase.step.what.on_no_effect == "NOT_TESTED":
+        return not_tested(f"{phase.about}: it {last.shown(phase.device)}", phase.step.number, last.number)
+    expected = (
+        f"{phase.device} {'has' if due.has else 'does not have'} {due.taint} within {phase.step.what.settle:.4g} s"
+    )
+    must = f"{phase.device} {'has' if due.has else 'does not have'} {due.taint}"
+    seen = f"{phase.about}: only after {shown.at - phase.step.at:.1f} s" if shown else ""
+    seen = seen or f"{phase.about}: it {last.shown(phase.device)}"
+    expected = f"{must} within {phase.step.what.settle:.4g} s (plus {MARGIN:g} s for a busy machine)"
+    return failed(expected, seen, phase.step.number, last.number)
+
+
+@check(
+    "TAINT-01",
+    PLAN,
+    fix="Taint each device that is broken, also if another device breaks at the same time.",
+)
+def each_broken_device_is_tainted(evidence: Evidence) -> Finding:
+    """Each device that breaks in the plan has the declared taint within the settle time."""
+    return _in_plan(evidence, has=True)
+
+
+@check(
+    "TAINT-06",
+    PLAN,
+    fix="Remove the taint of each device that has recovered, also if another device breaks at the same time.",
+)
+def each_taint_is_removed(evidence: Evidence) -> Finding:
+    """Each device that recovers in the plan has the declared taint no longer, within the settle time."""
+    return _in_plan(evidence, has=False)
 
 
 # Checks of all taints that the driver publishes.

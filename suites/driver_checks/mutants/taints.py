@@ -69,6 +69,26 @@ class TaintStays(Healthy):
         return [{"key": self.taint_key, "effect": "NoSchedule"}] if device in self.ever else []
 
 
+@mutant("each-broken-device-is-tainted")
+class FirstDeviceNotTainted(Healthy):
+    """The driver does not taint its first device."""
+
+    def taints(self, device: str) -> list[Object]:
+        return [] if device == self.devices[0] else super().taints(device)
+
+
+@mutant("each-taint-is-removed")
+class TaintOfFirstDeviceStays(Healthy):
+    """The driver does not remove the taint of its first device."""
+
+    ever = False
+
+    def taints(self, device: str) -> list[Object]:
+        self.ever = self.ever or self.devices[0] in self.tainted
+        stays = self.ever and device == self.devices[0]
+        return [{"key": self.taint_key, "effect": "NoSchedule"}] if stays else super().taints(device)
+
+
 @mutant(_RESTART)
 class TaintForgottenAtRestart(Healthy):
     """After a restart, the driver publishes the devices that were broken before without a taint."""

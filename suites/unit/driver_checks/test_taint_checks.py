@@ -2,13 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from drahealth.proto.events import Event, ProcessStarted, SliceChanged, SlicesListed
+from drahealth.proto.events import (
+    ApiServerSwitched,
+    Event,
+    FaultCleared,
+    FaultInjected,
+    ProcessStarted,
+    SliceChanged,
+    SlicesListed,
+)
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.evidence import Evidence
+from drahealth.suites.driver_checks.fault_space_checks import PLAN
 from drahealth.suites.driver_checks.verdicts import Finding
 from drahealth.suites.unit.driver_checks.evidence_of import evidence_at
 from drahealth.suites.unit.driver_checks.fault_run import BREAK, BROKEN, CLEAR, CLEARED, END, fault_run
@@ -42,7 +51,8 @@ def finding(check: str, evidence: Evidence) -> Finding:
 
 
 MINE = [name for name, one in CHECKS.items() if one.requirement.startswith("TAINT-")]
-WITHOUT_RESTART = [name for name in MINE if CHECKS[name].experiments != ("fault-over-restart",)]
+OF_PLAN = [name for name in MINE if CHECKS[name].experiments == (PLAN,)]
+WITHOUT_RESTART = [name for name in MINE if CHECKS[name].experiments not in (("fault-over-restart",), (PLAN,))]
 
 
 @pytest.mark.parametrize("check", WITHOUT_RESTART)
@@ -145,3 +155,68 @@ def restarted(after: Taints) -> Evidence:
 def test_taint_lasts_over_a_restart(after: Taints, verdicts: list[str]) -> None:
     names = ("taint-returns-after-a-restart", "taint-keeps-its-time-over-a-restart")
     assert [finding(name, restarted(after)).verdict for name in names] == verdicts
+
+
+# The plan of faults: gpu-0 breaks at 10 s, gpu-1 at 20 s; gpu-0 recovers at 30 s and gpu-1 at 40 s.
+
+HOT, LOST = "gpu.example.com/hot", "gpu.example.com/lost"
+
+
+def breaks(device: str, fault: str = "hot", step: Literal["break", "change"] = "break") -> FaultInjected:
+    taint = f"gpu.example.com/{fault}:NoSchedule"
+    where = ("planned", fault, step, "node-a", device, "write FILE")
+    return FaultInjected(*where, "forced", "Unhealthy", 1.0, "done", 0.1, taint=taint)
+
+
+def heals(device: str, fault: str = "hot") -> FaultCleared:
+    return FaultCleared("planned", fault, "node-a", device, "remove FILE", 1.0, "done", 0.1)
+
+
+def with_taints(**devices: str) -> Event:
+    """The ResourceSlice with a taint of this key on these devices."""
+    taints = {name.replace("_", "-"): [{**TAINT, "key": key}] for name, key in devices.items()}
+    return SliceChanged("MODIFIED", slice_of(taints))
+
+
+PLANNED: Mapping[float, Event] = {
+    10.0: breaks("gpu-0"),
+    10.2: with_taints(gpu_0=HOT),
+    20.0: breaks("gpu-1"),
+    20.2: with_taints(gpu_0=HOT, gpu_1=HOT),
+    30.0: heals("gpu-0"),
+    30.2: with_taints(gpu_1=HOT),
+    40.0: heals("gpu-1"),
+    40.2: with_taints(),
+}
+
+
+def planned(changes: Mapping[float, Event | None]) -> list[str]:
+    """The verdicts of the two checks on the plan, with these changes of the right driver's records."""
+    lists = {5.0: SlicesListed((slice_of({}),)), 60.0: SlicesListed((slice_of({}),))}
+    events = {**lists, **PLANNED, **changes}
+    found = evidence_at(*((at, PLAN, one) for at, one in sorted(events.items()) if one))
+    return [str(finding(check, found).verdict) for check in OF_PLAN]
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdicts"),
+    [
+        ({}, ["PASS", "PASS"]),
+        ({20.2: None}, ["FAIL", "PASS"]),
+        ({10.2: None, 17.0: with_taints(gpu_0=HOT)}, ["FAIL", "PASS"]),
+        ({20.2: with_taints(gpu_1=HOT)}, ["PASS", "PASS"]),
+        ({30.2: None, 40.2: with_taints(gpu_0=HOT)}, ["PASS", "FAIL"]),
+        ({40.2: None, 60.0: SlicesListed((slice_of({"gpu-1": [{**TAINT, "key": HOT}]}),))}, ["PASS", "FAIL"]),
+        ({10.2: None, 12.0: heals("gpu-0"), 12.1: with_taints(), 30.0: None}, ["PASS", "PASS"]),
+        ({9.0: ApiServerSwitched("planned", reachable=False), 10.2: None, 19.0: with_taints(gpu_0=HOT)}, ["PASS"] * 2),
+        ({9.0: ProcessStarted("planned", 7, ("./driver",)), 10.2: None}, ["PASS", "PASS"]),
+        ({15.0: breaks("gpu-0", "lost", "change"), 15.2: with_taints(gpu_0=LOST)}, ["PASS", "PASS"]),
+        ({15.0: breaks("gpu-0", "lost", "change"), 18.0: heals("gpu-0", "lost"), 30.2: None}, ["PASS", "FAIL"]),
+    ],
+    ids=[
+        *("right", "second device without taint", "late", "taint of another device goes", "first stays", "last stays"),
+        *("next action too early", "no API server", "just started", "two faults", "stays after two faults"),
+    ],
+)
+def test_each_action_of_the_plan_is_judged(changes: Mapping[float, Event | None], verdicts: list[str]) -> None:
+    assert planned(changes) == verdicts
