@@ -1,4 +1,4 @@
-"""docs/reference/driver-requirements.md: requirements and experiments, from the ledger, the checks and the plan."""
+"""docs/reference/driver-requirements.md: requirements, experiments and rules, from the ledger and the checks."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
 from drahealth.suites.driver_checks.fault_plan import AFTER_AGAIN, AGAIN, DIMENSIONS
 from drahealth.suites.driver_checks.verdicts import DriverRequirement, SubjectKind, requirements
+from drahealth.suites.observing.rules import RULES
 
 INTRODUCTION = """\
 If the ID of a requirement starts with DEVPLUGIN, the requirement is for device plugins
@@ -74,6 +75,16 @@ and after a kill of a scripted backend ([experiments](#experiments)).
 |---|---|---|---|---|
 """
 
+OBSERVE_HEAD = """
+## Rules of observe
+
+`drahealth observe` judges these rules on each node, from the API alone
+([drivers.md](../drivers.md#observe-an-installed-driver)).
+
+| rule | level | subject | what must hold | source |
+|---|---|---|---|---|
+"""
+
 
 def driver_requirements_page(note: str) -> str:
     """The page; `note` names its source."""
@@ -93,6 +104,9 @@ def _parts(note: str) -> Iterator[str]:
     yield from _table("device-plugin")
     yield FAULTS_HEAD
     yield from _dimensions()
+    yield OBSERVE_HEAD
+    for rule in RULES:
+        yield f"| {rule.id} | {rule.level} | {rule.family} | {rule.sentence} | [{rule.source}]({rule.link}) |\n"
 
 
 def _dimensions() -> Iterator[str]:
