@@ -232,14 +232,14 @@ class _Player:
             if closed:
                 await asyncio.gather(*work, bench.open())
                 shown = await self._shown(acts, before)
+                await self._tainted(stage, acts)
             else:
                 async with subscribed(bench.plugin, self._apis[0], self._lab.subject.clock, self._lab.record) as during:
                     await asyncio.gather(*work)
                     shown = await self._shown(acts, before)
+                    await self._tainted(stage, acts)
                     await during.reported(FIRST_REPORT_WAIT)
         await self._later(subscribers)
-        if stage.moment not in (START, NO_API):  # the driver can publish later
-            await self._tainted(acts)
         if shown and stage is self._held:
             await bench.streams.follow(limit=HELD)
         self._lab.subject.check_running()
@@ -293,8 +293,10 @@ class _Player:
 
         return all(await asyncio.gather(*(one(act) for act in acts if act.device not in self._failed)))
 
-    async def _tainted(self, acts: Sequence[Act]) -> None:
+    async def _tainted(self, stage: Stage, acts: Sequence[Act]) -> None:
         """Waits for the taints of devices that broke or recovered, and have no other fault."""
+        if stage.moment in (START, NO_API):  # the driver can publish later
+            return
         alone = [one for one in acts if one.device not in self._failed and len(self._lasting[one.device]) <= 1]
         due = [(one, one.verb == "break") for one in alone if one.verb == "break" or not self._lasting[one.device]]
         if self._taints:

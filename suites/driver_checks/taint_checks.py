@@ -17,7 +17,7 @@ from drahealth.proto.events import (
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
-from drahealth.suites.driver_checks.fault_space_checks import PLAN, Phase, phases
+from drahealth.suites.driver_checks.fault_space_checks import PLAN, RECORDED, Phase, phases
 from drahealth.suites.driver_checks.observed import (
     PUBLISH_LIMIT,
     Device,
@@ -210,25 +210,35 @@ def _judged(episode: Episode, step: Step, states: list[_State], what: str, wante
     return failed(expected, seen, step.number, (shown or due).number)
 
 
+def _left(
+    states: list[_State], shown: Finding, until: float, device: Device, wanted: Callable[[_State], bool]
+) -> _State | None:
+    """The first state after the one that showed the effect, and before a time, in which it is gone."""
+    later = [one for one in states if one.number > shown.records[-1] and one.at < until - RECORDED]
+    return next((one for one in later if device in one.devices and not wanted(one)), None)
+
+
+def _not_kept(about: str, expected: str, device: Device, gone: _State) -> Finding:
+    return failed(f"{device} {expected} until the next action", f"{about}: it {gone.shown(device)} later", gone.number)
+
+
 @_declared(
     "TAINT-01",
     "faults",
     fix="When a device breaks, publish its ResourceSlice again, with a taint of the declared key and effect.",
 )
 def broken_device_is_tainted(episode: Episode, declared: Taint, states: list[_State]) -> Finding | None:
-    """After the break the device has the declared taint within the settle time."""
+    """After the break the device has the declared taint within the settle time, and keeps it until it recovers."""
     broken = episode.broken
-    found = _judged(
-        episode,
-        broken,
-        states,
-        f"tainted with {declared}",
-        partial(_State.meets, device=episode.device, declared=declared),
-    )
+    tainted = partial(_State.meets, device=episode.device, declared=declared)
+    found = _judged(episode, broken, states, f"tainted with {declared}", tainted)
     if found.verdict == "FAIL" and broken.what.on_no_effect == "NOT_TESTED":
         return not_tested(found.seen, *found.records)
     if found.verdict != "PASS":
         return found
+    until = began(next((step for step in (episode.changed, episode.healed) if step), None) or broken)
+    if gone := _left(states, found, until, episode.device, tainted):
+        return _not_kept(f"{episode.device}, fault {broken.what.fault}", f"has {declared}", episode.device, gone)
     shown = {taint for one in states if one.at >= began(broken) for taint in one.devices.get(episode.device, ())}
     more = ", ".join(sorted(str(taint) for taint in shown if not declared.is_met_by(taint)))
     return replace(found, seen=f"{found.seen}; also {more}, which no fault declares") if more else found
@@ -310,6 +320,10 @@ class _Due(NamedTuple):
     taint: Taint
     has: bool
 
+    @property
+    def words(self) -> str:
+        return f"{'has' if self.has else 'does not have'} {self.taint}"
+
     def is_met(self, state: _State) -> bool:
         device = self.phase.device
         return device in state.devices and state.meets(device, self.taint) is self.has
@@ -341,21 +355,20 @@ def _in_plan(evidence: Evidence, *, has: bool) -> Finding:
     states = _states(evidence, PLAN)
     if not states:
         return not_tested("the ResourceSlices of the driver were not listed", mine[0].phase.step.number)
-    later = _may_be_later(evidence, states)
-    found = [
-        replace(finding, grade=one.phase.grade) for one in mine if (finding := _shown_in_plan(one, states, later(one)))
-    ]
+    starts = [one.at for one in evidence.of(ProcessStarted, PLAN)]
+    later = _may_be_later(evidence, states, starts)
+    judged = ((one, _shown_in_plan(one, states, starts, later(one))) for one in mine)
+    found = [replace(finding, grade=one.phase.grade) for one, finding in judged if finding]
     if not found:
         return not_tested("each action was followed too early by the next one", mine[0].phase.step.number)
-    judged = worst(found)
+    whole = worst(found)
     text = f"{len(found)} actions: the ResourceSlices followed in time"
-    return replace(judged, seen=text) if judged.verdict == "PASS" else judged
+    return replace(whole, seen=text) if whole.verdict == "PASS" else whole
 
 
-def _may_be_later(evidence: Evidence, states: list[_State]) -> Callable[[_Due], bool]:
+def _may_be_later(evidence: Evidence, states: list[_State], starts: list[float]) -> Callable[[_Due], bool]:
     """Whether the driver cannot publish in time: it has no API server, or started and has not published yet."""
     switches = [(one.at, one.what.reachable) for one in evidence.of(ApiServerSwitched, PLAN)]
-    starts = [one.at for one in evidence.of(ProcessStarted, PLAN)]
 
     def later(due: _Due) -> bool:
         start, limit = due.phase.start, due.phase.limit
@@ -368,7 +381,7 @@ def _may_be_later(evidence: Evidence, states: list[_State]) -> Callable[[_Due], 
     return later
 
 
-def _shown_in_plan(due: _Due, states: list[_State], later: bool) -> Finding | None:
+def _shown_in_plan(due: _Due, states: list[_State], starts: list[float], later: bool) -> Finding | None:
     """The finding on one action; None if the next one, or a driver that may be late, leaves it open."""
     phase = due.phase
     if problem := failed_adapter(phase.step, str(phase.device)):
@@ -377,7 +390,10 @@ def _shown_in_plan(due: _Due, states: list[_State], later: bool) -> Finding | No
     mine = [*([before] if before else []), *(one for one in states if phase.start < one.at < phase.end)]
     shown = next((one for one in mine if due.is_met(one)), None)
     if shown and shown.at <= phase.limit:
-        return passed(phase.about, phase.step.number, shown.number)
+        found = passed(phase.about, phase.step.number, shown.number)
+        until = min([phase.end, *(at for at in starts if at > phase.start)])
+        gone = _left(mine, found, until, phase.device, due.is_met)
+        return _not_kept(phase.about, due.words, phase.device, gone) if gone else found
     proof = next((one for one in states if one.at > phase.limit), None)
     if later or phase.end <= phase.limit or proof is None:
         return None
@@ -387,10 +403,11 @@ def _shown_in_plan(due: _Due, states: list[_State], later: bool) -> Finding | No
     expected = (
         f"{phase.device} {'has' if due.has else 'does not have'} {due.taint} within {phase.step.what.settle:.4g} s"
     )
-    must = f"{phase.device} {'has' if due.has else 'does not have'} {due.taint}"
     seen = f"{phase.about}: only after {shown.at - phase.step.at:.1f} s" if shown else ""
     seen = seen or f"{phase.about}: it {last.shown(phase.device)}"
-    expected = f"{must} within {phase.step.what.settle:.4g} s (plus {MARGIN:g} s for a busy machine)"
+    expected = (
+        f"{phase.device} {due.words} within {phase.step.what.settle:.4g} s (plus {MARGIN:g} s for a busy machine)"
+    )
     return failed(expected, seen, phase.step.number, last.number)
 
 
@@ -400,7 +417,7 @@ def _shown_in_plan(due: _Due, states: list[_State], later: bool) -> Finding | No
     fix="Taint each device that is broken, also if another device breaks at the same time.",
 )
 def each_broken_device_is_tainted(evidence: Evidence) -> Finding:
-    """Each device that breaks in the plan has the declared taint within the settle time."""
+    """Each device that breaks in the plan has the declared taint within the settle time, until the next action."""
     return _in_plan(evidence, has=True)
 
 

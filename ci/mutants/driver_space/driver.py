@@ -23,7 +23,7 @@ from driver_space.model import DEVICES, LATE, LATE_FIRST, Streams, WrongDriver
 _LOOK = 0.25
 """Seconds between two looks at what has no event: the API server, and moments of the process."""
 _CHURN = 3.0
-"""Seconds between two changes of an attribute."""
+"""Seconds between two changes of an attribute, or of a taint."""
 _HANG = 600.0
 """Seconds of a call that does not return."""
 
@@ -41,6 +41,9 @@ class Generated(Healthy):
 
     def __init__(self, around: Surroundings) -> None:
         self.born = time.monotonic()
+        self.tainted_at: dict[str, float] = {}
+        self.stays: dict[str, list[Object]] = {}
+        """The taints that stay."""
         self.streams = Streams(self.defect, started=int(time.time()))
         mark = around.data_dir / "started-before"
         self.now.restarted = mark.exists() and around.instance == "1"
@@ -68,7 +71,6 @@ class Generated(Healthy):
     async def look(self) -> None:
         """Looks whether the API server answers, and does what belongs to the process."""
         published = self.pools()
-        changed = 0.0
         while True:
             if self.defect.moment == "api-away":
                 try:
@@ -84,12 +86,9 @@ class Generated(Healthy):
                 sys.stderr.write(("x" * 79 + "\n") * int(2 * 1024 * 1024 * _LOOK / 80))
             if self.is_wrong("no-registration-socket"):
                 self.registration_socket.remove()
-            if self.defect.family == "slice":
-                if self.is_wrong("slice-churns") and self.now.now - changed > _CHURN:
-                    changed = self.now.now
-                if (pools := self.pools()) != published:
-                    published = pools
-                    self.publish()
+            if self.defect.family in ("slice", "taint") and (pools := self.pools()) != published:
+                published = pools
+                self.publish()
             await asyncio.sleep(_LOOK)
 
     async def stop(self) -> None:
@@ -136,6 +135,33 @@ class Generated(Healthy):
         if self.is_wrong("slice-churns"):
             return found | {"attributes": {"load": {"int": int(self.now.now // _CHURN)}}}
         return found
+
+    def taints(self, device: str) -> list[Object]:
+        right = super().taints(device)
+        if self.defect.family != "taint":
+            return right
+        if not right:
+            self.tainted_at.pop(device, None)
+        elif device not in self.tainted_at:
+            self.tainted_at[device] = self.now.now
+        before = self.devices[self.devices.index(device) - 1]
+        if self.is_wrong("taint-spreads") and self.defect.has(before, self.now.broken):
+            return right or super().taints(before)
+        if not self.defect.has(device, self.now.broken):
+            return right
+        if self.is_wrong("taint-stays"):
+            self.stays |= {device: right} if right else {}
+            return right or self.stays.get(device, [])
+        since = self.now.now - self.tainted_at.get(device, 0.0)
+        late = self.is_wrong("late-taint") and since < LATE
+        if late or self.is_wrong("untainted") or (self.is_wrong("taint-flaps") and since // _CHURN % 2):
+            return []
+        changes: dict[str, Object] = {
+            "other-key": {"key": f"other.{self.taint_key}"},
+            "other-effect": {"effect": "None"},
+        }
+        change = changes.get(self.defect.what, {}) if self.is_wrong(self.defect.what) else {}
+        return [one | change for one in right]
 
     # -- claims
 

@@ -64,8 +64,16 @@ WHICH_CHANGE: dict[str, str] = {
     "message": "a change of only the message",
 }
 
-Family = Literal["change", "report", "stream", "claim", "slice", "process"]
-WEIGHTS: dict[Family, int] = {"change": 38, "report": 20, "stream": 16, "claim": 12, "slice": 6, "process": 8}
+Family = Literal["change", "report", "stream", "claim", "slice", "taint", "process"]
+WEIGHTS: dict[Family, int] = {
+    "change": 35,
+    "report": 18,
+    "stream": 15,
+    "claim": 12,
+    "slice": 5,
+    "taint": 8,
+    "process": 7,
+}
 """How many of 100 wrong drivers are of each family: most of what a driver says is health."""
 
 WHAT: dict[str, tuple[Family, str]] = {
@@ -136,6 +144,14 @@ WHAT: dict[str, tuple[Family, str]] = {
     "slice-churns": ("slice", "an attribute of the device changes each 3 s"),
     "slice-renames": ("slice", "the ResourceSlices have another name for the device"),
     "slice-deleted": ("slice", "the driver deletes its ResourceSlices"),
+    # Of the taints in the ResourceSlices, while the moment lasts.
+    "untainted": ("taint", "a broken device has no taint"),
+    "late-taint": ("taint", "the taint comes 20 s late"),
+    "taint-stays": ("taint", "the taint stays after the recovery"),
+    "taint-spreads": ("taint", "the next device is tainted, too"),
+    "other-key": ("taint", "the taint has another key"),
+    "other-effect": ("taint", "the taint has another effect"),
+    "taint-flaps": ("taint", "the taint is missing for 3 of 6 s"),
     # Of the process, while the moment lasts.
     "exits": ("process", "the driver exits"),
     "hangs": ("process", "the driver answers nothing"),
@@ -151,7 +167,7 @@ WHAT: dict[str, tuple[Family, str]] = {
 """What is wrong: the family, and the words."""
 WITHOUT_DEVICE = frozenset({"slice-deleted"})
 LATE = 20.0
-"""Seconds of a late report of a change."""
+"""Seconds of a late report of a change, and of a late taint."""
 LATE_FIRST = 8.0
 """Seconds until a late first report."""
 IDLE = 30.0
@@ -227,6 +243,7 @@ OF_FAMILY: dict[Family, tuple[str, ...]] = {
     "stream": ("api", "subscriber", "moment"),
     "claim": ("device", "moment"),
     "slice": ("device", "moment"),
+    "taint": ("device", "moment"),
     "process": ("moment",),
 }
 """The dimensions of a defect."""
@@ -597,7 +614,8 @@ def _is_allowed(driver: WrongDriver) -> bool:
     """Whether a right driver may do the same."""
     serves_one_api = driver == WrongDriver("unimplemented", api="v1alpha1", subscriber="any")
     publishes_fewer_devices = driver.what == "slice-drops" and driver.moment == "start" and driver.device != "all"
-    return serves_one_api or publishes_fewer_devices
+    cannot_publish = driver.family == "taint" and driver.moment == "api-away"
+    return serves_one_api or publishes_fewer_devices or cannot_publish
 
 
 def _reports(driver: WrongDriver) -> Iterator[tuple[Reported, Reported]]:

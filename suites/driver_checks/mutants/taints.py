@@ -37,6 +37,27 @@ class TaintComesLate(Healthy):
         asyncio.get_running_loop().call_later(9 if devices else 0, self.publish)
 
 
+@mutant("each-broken-device-is-tainted")
+class TaintDoesNotLast(Healthy):
+    """The driver removes the taint of a broken device after 1 s."""
+
+    old = frozenset[str]()
+    """The devices whose taint is removed."""
+
+    def taint(self, devices: frozenset[str]) -> None:
+        self.old &= devices
+        super().taint(devices)
+        asyncio.get_running_loop().call_later(1, self.remove, devices)
+
+    def remove(self, devices: frozenset[str]) -> None:
+        """Publishes these devices without a taint."""
+        self.old |= devices & self.tainted
+        self.publish()
+
+    def taints(self, device: str) -> list[Object]:
+        return [] if device in self.old else super().taints(device)
+
+
 @mutant(_TAINTED)
 class BrokenDeviceIsRemoved(Healthy):
     """The driver removes broken devices from its ResourceSlices."""
