@@ -221,16 +221,21 @@ class PartitionGroup(_Part):
     """A group of equal devices."""
 
     name: Label
+    """Name of the device. If `count` is above 1, the names are NAME-0, NAME-1, ..."""
     count: int = Field(default=1, ge=1, le=MAX_DEVICES)
+    """Number of equal devices."""
     model: _Text = "fake"
+    """Attribute `model` of the published device."""
     memory: Quantity = "80Gi"
+    """Capacity `memory` of the published device."""
     attributes: dict[_Attribute, _Text | StrictBool | Annotated[StrictInt, AfterValidator(_fits)]] = Field(
         default={}, max_length=_ATTRIBUTES
     )
+    """Other attributes of the published device: strings, integers, booleans."""
     environment: dict[_Variable, StrictStr] = {}
-    """Environment variables of a container with one of these devices, by CDI."""
+    """Environment variables of a container with one of these devices, by CDI, or by the answer to Allocate."""
     pool: _PoolName = ""
-    """The pool of the devices; empty: the driver's pool, or the pool of the partitioned device."""
+    """Pool of the devices. Default: the pool of the driver, or that of the partitioned device."""
 
     def names(self) -> Iterator[str]:
         """The names of its devices."""
@@ -241,52 +246,74 @@ class DeviceGroup(PartitionGroup):
     """A group of equal whole devices."""
 
     partitions: tuple[PartitionGroup, ...] = ()
+    """Partitions, which Kubernetes allocates in place of the device. Each one has the attribute `parent`."""
     linked: bool = True
-    """Whether all devices of the group are linked with each other."""
+    """Whether a fault with the scope `peers` affects all devices of the group."""
 
 
 class DriverPart(_Part):
     """The devices of one driver. Missing driver fields have the defaults of `DriverOptions`."""
 
     name: _DriverName
+    """Name of the driver, a DNS subdomain."""
     devices: tuple[DeviceGroup, ...] = Field(min_length=1)
+    """Its devices."""
     pool: _PoolName = ""
+    """Pool of the devices. Default: the name of the node."""
     heartbeat: float = Field(default=10.0, ge=0, allow_inf_nan=False)
+    """Seconds between two heartbeats; 0: none."""
     timeout: int = Field(default=0, ge=-(2**63), lt=2**63)
+    """Timeout of the devices in seconds. With 0, the kubelet uses its own default."""
     catalogue: Annotated[str, AfterValidator(_catalogue)] = "nvidia"
+    """Catalogue of faults."""
     policy: Annotated[str, AfterValidator(_policy)] = "nvidia-catalogue"
+    """Policy that maps faults to health."""
     dra_versions: tuple[str, ...] = ()
+    """Advertised versions of the DRA service. Default: all."""
     health_apis: tuple[Annotated[str, AfterValidator(_advertised)], ...] = ()
+    """Advertised services of health APIs, such as v1alpha1.NodeHealth. Default: all."""
     served_health_apis: tuple[Annotated[str, AfterValidator(_served)], ...] | None = None
+    """Served health APIs, such as v1.DRAResourceHealth. Default: all of the advertised services."""
     cdi_ids: bool = True
+    """Whether each prepared device has a CDI device ID."""
     shared_cdi_id: bool = False
+    """Whether all prepared devices have the same CDI device ID."""
     unhealthy_taint: str = ""
+    """Taint of each Unhealthy device until its recovery, such as example.com/unhealthy:NoSchedule."""
 
 
 class PluginPart(_Part):
     """The devices of one device plugin. Missing plugin fields have the defaults of `PluginOptions`."""
 
     resource: Annotated[str, AfterValidator(_resource)]
-    """The extended resource, such as example.com/gpu."""
+    """Extended resource that Pods request in `resources.limits`, and the name for `drahealth ctl --driver`."""
     devices: tuple[DeviceGroup, ...] = Field(min_length=1)
-    """A device plugin publishes only names: no models, memory, attributes or pools."""
+    """Its devices. A device plugin publishes only their names: no models, memory, attributes or pools."""
     registration: Literal["kubelet.sock", "plugins_registry"] = "kubelet.sock"
+    """kubelet.sock: the device plugin calls the kubelet. plugins_registry: the kubelet finds its socket there."""
     preferred: tuple[str, ...] = ()
-    """Preferred devices for GetPreferredAllocation, in order."""
+    """Devices that the kubelet allocates first, in this order."""
     pre_start: bool = False
+    """Whether the kubelet calls PreStartContainer before a container starts."""
     cdi_kind: Annotated[str, Form(rf"^({KIND})?$", "must be a CDI kind, such as example.com/gpu")] = ""
-    """Kind of the CDI devices that containers get; the plugin writes its specification. Empty: no CDI."""
+    """CDI kind (vendor and class) of the devices, such as example.com/tpu. Default: no CDI."""
     catalogue: Annotated[str, AfterValidator(_catalogue)] = "nvidia"
+    """Catalogue of faults."""
     policy: Annotated[str, AfterValidator(_policy)] = "nvidia-catalogue"
+    """Policy that maps faults to health."""
 
 
 class InventoryFile(_Part):
     """The content of an inventory file."""
 
     format: Literal["inventory/v1"]
+    """Format of the file."""
     devices: tuple[DeviceGroup, ...] = Field(default=(), min_length=1)
+    """The devices of one driver, in place of `drivers`."""
     drivers: tuple[DriverPart, ...] = Field(default=(), min_length=1)
+    """Drivers, each with its devices."""
     plugins: tuple[PluginPart, ...] = Field(default=(), min_length=1)
+    """Device plugins, each with its devices."""
 
 
 # Inventories from YAML files: groups of equal devices, divided into partitions, of drivers and of device plugins.

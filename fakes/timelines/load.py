@@ -1,13 +1,16 @@
 """Reads timelines from YAML 1.2, and the JSON Schemas of timelines and inventories."""
 
-from collections.abc import Sequence
+import ast
+import inspect
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from pydantic import BaseModel
 
-from drahealth.fakes.inventory.file import InventoryFile
+from drahealth.fakes.inventory.file import DeviceGroup, DriverPart, InventoryFile, PartitionGroup, PluginPart
 from drahealth.fakes.program.user_files import (
     Document,
     FileError,
@@ -40,7 +43,24 @@ def inventory_schema() -> dict[str, Any]:
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    return {"$schema": DIALECT, **model.model_json_schema(by_alias=True)}
+    schema = {"$schema": DIALECT, **model.model_json_schema(by_alias=True)}
+    parts: dict[str, Any] = {model.__name__: schema, **schema["$defs"]}
+    for part in (InventoryFile, DriverPart, PluginPart, DeviceGroup, PartitionGroup):
+        properties = parts.get(part.__name__, {}).get("properties", {})
+        for name, meaning in _meanings(part):
+            properties.get(name, {})["description"] = meaning
+    return schema
+
+
+def _meanings(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    """The fields of a model with the texts below them. Only a schema needs them, so that models are imported fast."""
+    for cls in (one for one in model.__mro__[::-1] if issubclass(one, BaseModel) and one is not BaseModel):
+        (definition,) = ast.parse(inspect.getsource(cls)).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, text in pairwise(definition.body):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
+                    yield name, " ".join(meaning.split())
 
 
 # Reads timelines from YAML 1.2, and reports all errors at once, by line.

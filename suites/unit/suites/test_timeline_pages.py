@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from drahealth.fakes.inventory.devices import Inventory
-from drahealth.fakes.timelines.load import load
+from drahealth.fakes.timelines.load import inventory_schema, load
 from drahealth.fakes.timelines.model import VERBS
 from drahealth.fakes.timelines.plan import Plan
 from drahealth.fakes.timelines.validation import checked_plan
@@ -61,6 +61,12 @@ def test_the_schema_rejects_misspelled_keys(step: Any) -> None:
 def test_the_schema_of_inventories_accepts_one() -> None:
     gpus = {"name": "gpu", "count": 8, "partitions": [{"name": "mig", "count": 7}]}
     check({"format": "inventory/v1", "devices": [gpus]}, "inventory")
+
+
+def test_each_key_of_an_inventory_has_a_meaning() -> None:
+    schema = inventory_schema()
+    keys = [item for part in (schema, *schema["$defs"].values()) for item in part["properties"].items()]
+    assert [key for key, about in keys if not about.get("description")] == []
 
 
 def _page_blocks() -> list[str]:
