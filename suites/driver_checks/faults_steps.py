@@ -17,7 +17,7 @@ from drahealth.suites.driver_checks.claims_experiments import Published, publish
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
-from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
+from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT, OWN_DELAY
 from drahealth.suites.driver_checks.profile.faults import MARGIN, Action, Fault, SetEnvironment, described
 from drahealth.suites.driver_checks.registration_experiments import plugin_of_process, restarted
 from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin, Subscriber, subscribed
@@ -155,7 +155,8 @@ async def _served(lab: Lab, plugin: Plugin) -> list[HealthApi]:
                 await stack.enter_async_context(subscribed(plugin, api, lab.subject.clock, lab.record))
                 for api in HEALTH_APIS.values()
             ]
-            await asyncio.gather(*(one.reported(SERVED_LIMIT) for one in opened if not one.api.prepared_only))
+            limits = [OWN_DELAY if one.api.prepared_only else SERVED_LIMIT for one in opened]
+            await asyncio.gather(*(one.reported(limit) for one, limit in zip(opened, limits, strict=True)))
             lab.subject.check_running()
             served = [one.api for one in opened if one.reports or (one.api.prepared_only and one.is_open)]
         if not any(not api.prepared_only for api in served):

@@ -30,6 +30,7 @@ from drahealth.suites.driver_checks.observed import (
     text,
 )
 from drahealth.suites.driver_checks.observed_health import (
+    FIRST_REPORT,
     FIRST_REPORT_WAIT,
     WATCHED,
     Stream,
@@ -445,7 +446,9 @@ def health_is_reported_while_prepare_is_pending(evidence: Evidence, found: list[
 def streams_stay_open(evidence: Evidence, found: list[Stream]) -> Finding:
     """No stream of any experiment ends before its process; those of `watch` are open for longer than 35 s."""
     others = [one for one in streams(evidence) if one.experiment != "watch"]
-    served = {one.api for one in (*found, *others) if is_served(one)}
+    # drahealth can cancel a stream before the driver's Unimplemented arrives: that shows nothing.
+    answered = (one for one in (*found, *others) if one.reports or one.open_seconds >= FIRST_REPORT)
+    served = {one.api for one in answered if is_served(one)}
     for stream in (*found, *(one for one in others if one.api in served)):
         end = stream.end
         if end is None or not stream.ended_by_driver or stream.malformed:

@@ -488,6 +488,28 @@ def test_stream_that_ends_without_a_report_is_a_failure_in_every_experiment() ->
     assert ended("driver-restart", v1, "UNAVAILABLE", EXITED, REGISTERS) is FAIL
 
 
+@pytest.mark.parametrize(("seconds", "verdict"), [(0.2, PASS), (6.0, FAIL)])
+def test_health_api_is_served_if_its_stream_stayed_open_until_an_answer_was_due(
+    seconds: float, verdict: Verdict
+) -> None:
+    """A stream without a report is cancelled after these seconds; another one ends with Unimplemented."""
+
+    def lacks(_: str, event: Event) -> Event | None:
+        draft = isinstance(event, StreamOpened) and event.health_api == NODE_HEALTH.name
+        return None if draft else event
+
+    events = [(at, name, kept) for at, name, one in RECORDS if (kept := lacks(name, one))]
+    more: list[tuple[float, str, Event]] = [
+        (30.0, "claims", StreamOpened("gpu.example.com", "", "short", NODE_HEALTH.name)),
+        (30.0, "claims", StreamOpened("gpu.example.com", "", "refused", NODE_HEALTH.name)),
+        (30.1, "claims", StreamClosed("gpu.example.com", "", "refused", "no such service", code="UNIMPLEMENTED")),
+        (30.0 + seconds, "claims", StreamClosed("gpu.example.com", "", "short", OURS, code="CANCELLED")),
+    ]
+    assert (
+        finding("streams-stay-open", evidence_at(*sorted([*events, *more], key=lambda one: one[0]))).verdict is verdict
+    )
+
+
 def test_stream_of_a_health_api_that_the_driver_lacks_may_end() -> None:
     def lacks(_: str, event: Event) -> Event | None:
         draft = isinstance(event, StreamOpened) and event.health_api == NODE_HEALTH.name
