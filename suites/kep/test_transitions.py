@@ -33,10 +33,10 @@ async def test_each_change_of_each_of_several_devices_shows(node: Node) -> None:
 @scenario("PERSIST-01", "PERSIST-04", "DP-07", "STATUS-01", "STATUS-03", "STATUS-13")
 async def test_each_of_several_devices_keeps_its_health_over_a_kubelet_restart_and_changes_after_it(node: Node) -> None:
     devices = await fleet(node)
-    await _restart(devices, 0)
-    await _restart(devices, 1)
+    for number in (0, 1):
+        await _restart(devices, number)
     await _disturb(devices)
-    for number in (2, 3, 4):
+    for number in (2, 3, 4, 5):
         await _restart(devices, number)
     await _change(devices, "after disturbances")
     await _report_alone(devices, "after disturbances")
@@ -86,13 +86,14 @@ async def test_the_lists_of_each_of_several_device_plugins_count(node: Node) -> 
     await _list(devices, 2)
 
 
-def _mixed(devices: Fleet, number: int, when: str) -> dict[AnyGpu, Shown]:
-    """Every device of the drivers changes, every second one with a message."""
-    healths = MIXED[number % 3]
-    return {
-        gpu: (health, f"{gpu} of {gpu.driver} {when}" if (place + number) % 2 else "")
-        for place, (gpu, health) in enumerate(zip(devices.gpus, healths, strict=True))
-    }
+async def _mix(devices: Fleet, number: int, when: str) -> None:
+    """Every device changes: every second one of the drivers with a message, every second listed one to Unhealthy."""
+    changes: dict[AnyGpu, Shown] = {}
+    for place, (gpu, health) in enumerate(zip(devices.gpus, MIXED[number % 3], strict=True)):
+        changes[gpu] = (health, f"{gpu} of {gpu.driver} {when}" if (place + number) % 2 else "")
+    for place, listed in enumerate(devices.listed):
+        changes[listed] = ((_U, _H)[(number + place) % 2], "")
+    await devices.become(changes)
 
 
 async def _change(devices: Fleet, when: str) -> None:
@@ -130,9 +131,7 @@ async def _report_alone(devices: Fleet, when: str) -> None:
 
 async def _restart(devices: Fleet, number: int) -> None:
     """The kubelet restarts, and the drivers report nothing before they have changes."""
-    node, when = devices.node, f"before restart {number}"
-    await devices.become(_mixed(devices, number, when))
-    await devices.become({one: ((_U, _H)[(number + place) % 2], "") for place, one in enumerate(devices.listed)})
+    node = devices.node
     await _restart_in_silence(devices)
     with node.judging("PERSIST-01", "each device shows its health from before the restart"):
         await devices.syncs(f"after restart {number}")
@@ -143,6 +142,7 @@ async def _restart(devices: Fleet, number: int) -> None:
         await devices.has_its_entries()
     for driver in devices.drivers:
         await driver.resumes()
+    await _mix(devices, number, f"after restart {number}")
 
 
 async def _restart_in_silence(devices: Fleet) -> None:
@@ -193,7 +193,7 @@ async def _disturb(devices: Fleet) -> None:
 async def _end_streams(devices: Fleet, number: int) -> None:
     """The health stream of one driver ends, then that of the other one, and the lists of the device plugins."""
     node, code = devices.node, ("OK", "UNAVAILABLE", "INTERNAL")[number]
-    await devices.become(_mixed(devices, number, f"before the end with {code}"))
+    await _mix(devices, number, f"before the end with {code}")
     for driver in devices.drivers:
         await driver.is_silenced()
         await driver.stream_ends(code)

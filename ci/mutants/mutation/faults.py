@@ -257,8 +257,8 @@ class Fault:
 
     @classmethod
     def of(cls, key: str) -> "Fault":
-        """The fault with this key. Raises KeyError if the model has none."""
-        return {fault.key: fault for fault in every_fault()}[key]
+        """The fault with this key, also one without an effect. Raises KeyError if the model has none."""
+        return {fault.key: fault for fault in _product()}[key]
 
 
 @cache
@@ -267,27 +267,43 @@ def _code() -> str:
 
 
 def every_fault() -> Iterator[Fault]:
-    """All faults of the model, but those that change nothing by their words."""
+    """All faults of the model, but those without an effect."""
+    return (fault for fault in _product() if not why_equivalent(fault))
+
+
+def _product() -> Iterator[Fault]:
     for name, seam in SEAMS.items():
         for what, changes in seam.whats.items():
             for which in seam.which:
                 for moment in seam.moments:
-                    yield from (
-                        fault
-                        for change in changes
-                        if not _is_equivalent(fault := Fault(name, what, which, moment, change))
-                    )
+                    yield from (Fault(name, what, which, moment, change) for change in changes)
 
 
-def _is_equivalent(fault: Fault) -> bool:
-    """Faults without an effect, whatever a scenario does."""
-    is_fixed_order = "its place" in fault.what and (fault.moment, fault.change) == (ALWAYS, ANY)
-    is_first_of_entry = fault.which == "the first device" and "of the first device" in fault.what
-    return (
-        is_fixed_order
-        or is_first_of_entry
-        or (fault.which == "the last device" and fault.what == "only the first device is cleared")
-    )
+_ONE_OF_A_PLUGIN = ("the first device", "the second device", "the last device", "the first Pod", "the second Pod")
+_AT_ITS_FIRST_REPORT = ("any device", *DEVICES[1:4], *DRIVERS[1:])
+
+
+def why_equivalent(fault: Fault) -> str:
+    """Why nobody can see the fault, whatever a scenario does; empty if somebody can."""
+    is_first = (fault.moment, fault.change) == (FIRST, ANY)
+    match fault:
+        case Fault(what="it changes its place with the next device" | "the entry changes its place with the next one"):
+            is_fixed = (fault.moment, fault.change) == (ALWAYS, ANY)
+            return "an order that is always the other one is an order" if is_fixed else ""
+        case Fault(which="the first device", what="it has the health of the first device of the entry"):
+            return "it is that device"
+        case Fault(seam="read claims", what="it has only its first Pod" | "it has only its last Pod"):
+            return "a kubelet adds each Pod to its claims again when it syncs the Pod after its start"
+        case Fault(seam="notification of extended resources", what=what) if what.startswith("only the "):
+            return "a device of a device plugin belongs to one Pod" if fault.which in _ONE_OF_A_PLUGIN else ""
+        case Fault(seam="entries of a status", what="it shows its health before" | "it shows its message before"):
+            return "its first status has none before it" if is_first else ""
+        case Fault(
+            seam="report of a driver",
+            what="an empty message does not replace the one before" | "it does not renew the time of the last report",
+        ):
+            return "no report is before the first one" if is_first and fault.which in _AT_ITS_FIRST_REPORT else ""
+    return ""
 
 
 def sample(count: int, seed: int) -> list[Fault]:

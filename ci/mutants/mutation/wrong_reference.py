@@ -64,6 +64,9 @@ class World:
     moves: dict[Hashable, set[str]] = field(default_factory=lambda: defaultdict(set))
     """The changes in the last report or list, by device."""
     lists: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    """The last list of each resource."""
+    ended: set[str] = field(default_factory=set)
+    """The resources whose list has ended: their devices show Unknown until the next list."""
     owners: dict[int, DeviceId] = field(default_factory=dict)
     """The device of an entry of the cache, by the id of the object."""
     dra: DraManager | None = None
@@ -198,6 +201,9 @@ def _follow(world: World) -> None:
 
     def list_ended(right: Any) -> Any:
         def follow(manager: DevicePluginManager, plugin: DevicePlugin) -> None:
+            for device, health in world.lists[plugin.resource].items():
+                world.moves[plugin.resource, device] = {faults.ANY, f"{health} to {Health.UNKNOWN}"}
+            world.ended.add(plugin.resource)
             right(manager, plugin)
             world.happened[node_of(plugin.resource)].add(faults.STREAM_END)
 
@@ -242,14 +248,17 @@ def _follow(world: World) -> None:
 
     def listed(right: Any) -> Any:
         def follow(manager: DevicePluginManager, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:
-            known = world.lists[plugin.resource]
-            for one in devices:
-                world.rank(node_of(plugin.resource), f"device of {plugin.resource}", one.id)
-                before = known.get(one.id)
-                moved = {f"{before} to {one.health}"} if before not in (None, one.health) else set()
-                world.moves[plugin.resource, one.id] = {faults.ANY, *moved}
+            known = {} if plugin.resource in world.ended else world.lists[plugin.resource]
+            listed = {one.id: one.health for one in devices}
+            for device in listed:
+                world.rank(node_of(plugin.resource), f"device of {plugin.resource}", device)
+            for device in {**known, **listed}:
+                before, now = (found.get(device, str(Health.UNKNOWN)) for found in (known, listed))
+                moved = {f"{before} to {now}"} if before != now else set()
+                world.moves[plugin.resource, device] = {faults.ANY, *moved}
+            world.ended.discard(plugin.resource)
             right(manager, plugin, devices)
-            world.lists[plugin.resource] = {one.id: one.health for one in devices}
+            world.lists[plugin.resource] = listed
 
         return follow
 

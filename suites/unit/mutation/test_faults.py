@@ -31,6 +31,11 @@ def test_a_fault_is_found_by_its_key() -> None:
         Fault.of("no such fault")
 
 
+def test_a_fault_without_an_effect_is_not_tried_but_found_by_its_key() -> None:
+    again = Fault("read claims", "it has only its last Pod", "any claim", "always", "any change")
+    assert (again in set(every_fault()), Fault.of(again.key)) == (False, again)
+
+
 def test_each_place_of_the_model_has_its_wrong_methods() -> None:
     assert set(SEAMS) == {*wrong_reference.INPUTS, *wrong_reference.PLACES}
 
