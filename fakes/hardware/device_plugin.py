@@ -17,6 +17,7 @@ from drahealth.fakes.control.commands.life import (
     Retire,
     Start,
     Stop,
+    UnregisterDevicePlugin,
     WaitRegistered,
 )
 from drahealth.fakes.control.commands.without_subcommand import (
@@ -175,6 +176,15 @@ class FakeDevicePlugin(FaultHandlers, PluginControl, Registered):
         else:
             await self._stop_registering()
             self._start_registering()
+
+    @handles(UnregisterDevicePlugin)
+    async def _unregister(self, command: UnregisterDevicePlugin) -> None:
+        if not self._registration:
+            raise ValueError(f"device plugin {self.options.resource} has no socket in the registration directory")
+        self._registered.clear()
+        self._observe(events.Unregistered(self.options.resource, self.options.instance))
+        self._registration.remove()
+        await self._registration.stop()
 
     @handles(Crash)
     async def _crash(self, command: Crash) -> None:

@@ -3,7 +3,7 @@
 Each scenario does the same twice to a fleet, and again after everything else has happened to it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from drahealth.proto.values import Health
@@ -43,7 +43,7 @@ async def test_each_of_several_devices_keeps_its_health_over_a_kubelet_restart_a
     devices.keeps_its_order()
 
 
-@scenario("STREAM-01", "STREAM-05", "DP-04", "DP-07", needs=("restart-kubelet",))
+@scenario("STREAM-01", "STREAM-05", "DP-10", "DP-07", needs=("restart-kubelet",))
 async def test_the_end_of_each_of_several_streams_clears_its_devices(node: Node) -> None:
     devices = await fleet(node)
     await _end_streams(devices, 0)
@@ -207,18 +207,18 @@ async def _end_streams(devices: Fleet, number: int) -> None:
         for health in (_U, _H):
             with node.judging("STREAM-05", "each report on the new stream counts"):
                 await devices.become_alike(driver, health, f"{health} on the stream after {code}")
-    await _end_lists(devices)
+    await _disconnect(devices, [plugin.list_ends for plugin in devices.plugins])
 
 
-async def _end_lists(devices: Fleet) -> None:
-    """The devices of each device plugin show Unknown, and no others, until the plugin registers again."""
+async def _disconnect(devices: Fleet, ends: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """After these ends the devices of each device plugin show Unknown, and no others, until it registers again."""
     before = dict(devices.shown)
-    for plugin in devices.plugins:
-        await plugin.list_ends()
-        if devices.node.profile.forgets_list_of_gone_plugin:  # otherwise DP-04 fails in its own scenario
-            with devices.node.judging("DP-04", "they show as Unknown, and no others"):
+    for plugin, end in zip(devices.plugins, ends, strict=True):
+        await end()
+        if devices.node.profile.tells_of_lost_devices:  # otherwise DP-04 and DP-10 fail in their own scenarios
+            with devices.node.judging("DP-10", "they show as Unknown, and no others"):
                 devices.shown |= dict.fromkeys(plugin.gpus, (_K, ""))
-                await devices.show(plugin.gpus, "resync")
+                await devices.show(plugin.gpus)
     await _register_again(devices, before)
 
 
@@ -342,7 +342,9 @@ async def _become(devices: Fleet, instances: Mapping[Driver, Driver], message: s
 
 
 async def _list(devices: Fleet, number: int) -> None:
-    """Each device leaves the list and comes back, and two devices of different Pods change in one list."""
+    """Each device leaves the list and comes back, two devices of different Pods change in one list, and each device
+    plugin deregisters.
+    """
     node = devices.node
     for plugin in devices.plugins:
         for place, listed in enumerate(plugin.gpus):
@@ -360,3 +362,5 @@ async def _list(devices: Fleet, number: int) -> None:
             await plugin.control.set_health("all", health)
             devices.shown |= dict.fromkeys(plugin.gpus, (health, ""))
             await devices.show(plugin.gpus)
+    await _mix(devices, number, "before the device plugins deregister")
+    await _disconnect(devices, [plugin.unregisters for plugin in devices.plugins])

@@ -478,6 +478,11 @@ class DevicePlugin:
         await self.control.register()
         await self._is_registered_again(before)
 
+    async def unregisters(self) -> None:
+        """Remove its registration socket. It keeps running. Only for one in the registration directory."""
+        self.node.log(f"device plugin {self} deregisters")
+        await self.control.unregister()
+
     async def list_ends(self) -> None:
         """End its ListAndWatch streams without an error. It keeps running."""
         self.node.log(f"the list of device plugin {self} ends")

@@ -88,6 +88,13 @@ class Unregister(Command[None]):
     """Remove the registration socket. The driver keeps running; `start` creates the socket again."""
 
 
+@command("unregister", DEVICE_PLUGIN, ctl="", step="")
+class UnregisterDevicePlugin(Command[None]):
+    """Remove the socket in the registration directory. The device plugin keeps running; `register` creates the socket
+    again. The command fails for a device plugin that registers at the socket of the kubelet.
+    """
+
+
 @command("crash", step="life crash", undo=lambda done: Start())
 class Crash(Command[None]):
     """End the fake as SIGKILL does: the streams break, and the socket files stay. The process that serves the fake
@@ -128,3 +135,4 @@ class DevicePluginLife(Life):
 
     restart = Method(RestartDevicePlugin)
     register = Method(Register)
+    unregister = Method(UnregisterDevicePlugin)
