@@ -25,9 +25,112 @@ from drahealth.fakes.cluster.runtime import (
     parse_annotation,
 )
 from drahealth.fakes.sockets import PATH_LIMIT
-from drahealth.proto import cri as methods
 from drahealth.proto import cri_v1_pb2 as cri
-from drahealth.proto.services import Method, serve
+from drahealth.proto.services import Method, Unary, serve
+
+VERSION = Unary("/runtime.v1.RuntimeService/Version", cri.VersionRequest, cri.VersionResponse)
+STATUS = Unary("/runtime.v1.RuntimeService/Status", cri.StatusRequest, cri.StatusResponse)
+RUNTIME_CONFIG = Unary(
+    "/runtime.v1.RuntimeService/RuntimeConfig",
+    cri.RuntimeConfigRequest,
+    cri.RuntimeConfigResponse,
+)
+UPDATE_RUNTIME_CONFIG = Unary(
+    "/runtime.v1.RuntimeService/UpdateRuntimeConfig",
+    cri.UpdateRuntimeConfigRequest,
+    cri.UpdateRuntimeConfigResponse,
+)
+
+RUN_POD_SANDBOX = Unary(
+    "/runtime.v1.RuntimeService/RunPodSandbox",
+    cri.RunPodSandboxRequest,
+    cri.RunPodSandboxResponse,
+)
+STOP_POD_SANDBOX = Unary(
+    "/runtime.v1.RuntimeService/StopPodSandbox",
+    cri.StopPodSandboxRequest,
+    cri.StopPodSandboxResponse,
+)
+REMOVE_POD_SANDBOX = Unary(
+    "/runtime.v1.RuntimeService/RemovePodSandbox",
+    cri.RemovePodSandboxRequest,
+    cri.RemovePodSandboxResponse,
+)
+POD_SANDBOX_STATUS = Unary(
+    "/runtime.v1.RuntimeService/PodSandboxStatus",
+    cri.PodSandboxStatusRequest,
+    cri.PodSandboxStatusResponse,
+)
+LIST_POD_SANDBOX = Unary(
+    "/runtime.v1.RuntimeService/ListPodSandbox",
+    cri.ListPodSandboxRequest,
+    cri.ListPodSandboxResponse,
+)
+
+CREATE_CONTAINER = Unary(
+    "/runtime.v1.RuntimeService/CreateContainer",
+    cri.CreateContainerRequest,
+    cri.CreateContainerResponse,
+)
+START_CONTAINER = Unary(
+    "/runtime.v1.RuntimeService/StartContainer",
+    cri.StartContainerRequest,
+    cri.StartContainerResponse,
+)
+STOP_CONTAINER = Unary(
+    "/runtime.v1.RuntimeService/StopContainer",
+    cri.StopContainerRequest,
+    cri.StopContainerResponse,
+)
+REMOVE_CONTAINER = Unary(
+    "/runtime.v1.RuntimeService/RemoveContainer",
+    cri.RemoveContainerRequest,
+    cri.RemoveContainerResponse,
+)
+CONTAINER_STATUS = Unary(
+    "/runtime.v1.RuntimeService/ContainerStatus",
+    cri.ContainerStatusRequest,
+    cri.ContainerStatusResponse,
+)
+LIST_CONTAINERS = Unary(
+    "/runtime.v1.RuntimeService/ListContainers",
+    cri.ListContainersRequest,
+    cri.ListContainersResponse,
+)
+REOPEN_CONTAINER_LOG = Unary(
+    "/runtime.v1.RuntimeService/ReopenContainerLog",
+    cri.ReopenContainerLogRequest,
+    cri.ReopenContainerLogResponse,
+)
+
+CONTAINER_STATS = Unary(
+    "/runtime.v1.RuntimeService/ContainerStats",
+    cri.ContainerStatsRequest,
+    cri.ContainerStatsResponse,
+)
+LIST_CONTAINER_STATS = Unary(
+    "/runtime.v1.RuntimeService/ListContainerStats",
+    cri.ListContainerStatsRequest,
+    cri.ListContainerStatsResponse,
+)
+LIST_POD_SANDBOX_STATS = Unary(
+    "/runtime.v1.RuntimeService/ListPodSandboxStats",
+    cri.ListPodSandboxStatsRequest,
+    cri.ListPodSandboxStatsResponse,
+)
+
+LIST_IMAGES = Unary("/runtime.v1.ImageService/ListImages", cri.ListImagesRequest, cri.ListImagesResponse)
+IMAGE_STATUS = Unary("/runtime.v1.ImageService/ImageStatus", cri.ImageStatusRequest, cri.ImageStatusResponse)
+PULL_IMAGE = Unary("/runtime.v1.ImageService/PullImage", cri.PullImageRequest, cri.PullImageResponse)
+REMOVE_IMAGE = Unary("/runtime.v1.ImageService/RemoveImage", cri.RemoveImageRequest, cri.RemoveImageResponse)
+IMAGE_FS_INFO = Unary("/runtime.v1.ImageService/ImageFsInfo", cri.ImageFsInfoRequest, cri.ImageFsInfoResponse)
+
+# These need a process in a container, which the fake runtime has not: no field of them is read.
+EXEC = Unary("/runtime.v1.RuntimeService/Exec", cri.ExecRequest, cri.ExecResponse)
+EXEC_SYNC = Unary("/runtime.v1.RuntimeService/ExecSync", cri.ExecSyncRequest, cri.ExecSyncResponse)
+ATTACH = Unary("/runtime.v1.RuntimeService/Attach", cri.AttachRequest, cri.AttachResponse)
+PORT_FORWARD = Unary("/runtime.v1.RuntimeService/PortForward", cri.PortForwardRequest, cri.PortForwardResponse)
+
 
 # The image half of the fake runtime: every image exists and uses no space.
 
@@ -45,11 +148,11 @@ class Images:
     def functions(self) -> Mapping[Method, Callable[[Any], Any]]:
         """The functions by method."""
         return {
-            methods.LIST_IMAGES: self._list,
-            methods.IMAGE_STATUS: lambda request: cri.ImageStatusResponse(image=_image(request.image.image)),
-            methods.PULL_IMAGE: lambda request: cri.PullImageResponse(image_ref=image_id(request.image.image)),
-            methods.REMOVE_IMAGE: lambda request: cri.RemoveImageResponse(),
-            methods.IMAGE_FS_INFO: self._filesystem,
+            LIST_IMAGES: self._list,
+            IMAGE_STATUS: lambda request: cri.ImageStatusResponse(image=_image(request.image.image)),
+            PULL_IMAGE: lambda request: cri.PullImageResponse(image_ref=image_id(request.image.image)),
+            REMOVE_IMAGE: lambda request: cri.RemoveImageResponse(),
+            IMAGE_FS_INFO: self._filesystem,
         }
 
     def _list(self, request: cri.ListImagesRequest) -> cri.ListImagesResponse:
@@ -272,29 +375,29 @@ class CriServer:
 
     def _functions(self) -> Mapping[Method, Callable[[Any], Any]]:
         return {
-            methods.VERSION: _version,
-            methods.STATUS: _status,
-            methods.RUNTIME_CONFIG: _runtime_config,
-            methods.UPDATE_RUNTIME_CONFIG: lambda request: cri.UpdateRuntimeConfigResponse(),
-            methods.RUN_POD_SANDBOX: self._run_sandbox,
-            methods.STOP_POD_SANDBOX: self._stop_sandbox,
-            methods.REMOVE_POD_SANDBOX: self._remove_sandbox,
-            methods.POD_SANDBOX_STATUS: self._sandbox_status,
-            methods.LIST_POD_SANDBOX: self._list_sandboxes,
-            methods.CREATE_CONTAINER: self._create_container,
-            methods.START_CONTAINER: self._start_container,
-            methods.STOP_CONTAINER: self._stop_container,
-            methods.REMOVE_CONTAINER: self._remove_container,
-            methods.CONTAINER_STATUS: self._container_status,
-            methods.LIST_CONTAINERS: self._list_containers,
-            methods.REOPEN_CONTAINER_LOG: self._reopen_log,
-            methods.CONTAINER_STATS: self._container_stats,
-            methods.LIST_CONTAINER_STATS: self._list_container_stats,
-            methods.LIST_POD_SANDBOX_STATS: self._list_sandbox_stats,
-            methods.EXEC: _unsupported("exec"),
-            methods.EXEC_SYNC: _unsupported("exec"),
-            methods.ATTACH: _unsupported("attach"),
-            methods.PORT_FORWARD: _unsupported("port-forward"),
+            VERSION: _version,
+            STATUS: _status,
+            RUNTIME_CONFIG: _runtime_config,
+            UPDATE_RUNTIME_CONFIG: lambda request: cri.UpdateRuntimeConfigResponse(),
+            RUN_POD_SANDBOX: self._run_sandbox,
+            STOP_POD_SANDBOX: self._stop_sandbox,
+            REMOVE_POD_SANDBOX: self._remove_sandbox,
+            POD_SANDBOX_STATUS: self._sandbox_status,
+            LIST_POD_SANDBOX: self._list_sandboxes,
+            CREATE_CONTAINER: self._create_container,
+            START_CONTAINER: self._start_container,
+            STOP_CONTAINER: self._stop_container,
+            REMOVE_CONTAINER: self._remove_container,
+            CONTAINER_STATUS: self._container_status,
+            LIST_CONTAINERS: self._list_containers,
+            REOPEN_CONTAINER_LOG: self._reopen_log,
+            CONTAINER_STATS: self._container_stats,
+            LIST_CONTAINER_STATS: self._list_container_stats,
+            LIST_POD_SANDBOX_STATS: self._list_sandbox_stats,
+            EXEC: _unsupported("exec"),
+            EXEC_SYNC: _unsupported("exec"),
+            ATTACH: _unsupported("attach"),
+            PORT_FORWARD: _unsupported("port-forward"),
         }
 
     def _run_sandbox(self, request: cri.RunPodSandboxRequest) -> cri.RunPodSandboxResponse:

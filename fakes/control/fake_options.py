@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from drahealth.fakes.control.commands.devices import DriverDevices
-from drahealth.fakes.control.commands.life import DevicePluginLife, DriverLife
-from drahealth.fakes.control.commands.streams import StreamControl
-from drahealth.fakes.control.commands.without_subcommand import (
+from drahealth.fakes.control.commands import DevicePluginLife, DriverDevices, DriverLife, StreamControl
+from drahealth.fakes.control.taint import Taint
+from drahealth.fakes.control.without_subcommand import (
     DevicePluginQuestions,
     DriverClaims,
     DriverQuestions,
@@ -19,7 +18,6 @@ from drahealth.fakes.control.commands.without_subcommand import (
     DriverReports,
     ListedDevices,
 )
-from drahealth.fakes.control.taint import Taint
 from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.inventory.devices import SHARED, Device, Inventory, cdi_id, check_kind
 from drahealth.proto.device_plugin import KUBELET_SOCKET

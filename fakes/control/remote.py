@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic_core import to_jsonable_python
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from drahealth.fakes.control.commands.definition import Command
+from drahealth.fakes.control.definition import Command
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
 from drahealth.fakes.control.wire import (
     LINE_LIMIT,

@@ -11,8 +11,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError, validate_call
 
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.control.commands.definition import Subject
-from drahealth.fakes.control.commands.registry import definition
+from drahealth.fakes.control.definition import Subject, definition
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
 from drahealth.fakes.control.news import News, command_done
 from drahealth.fakes.control.wire import (

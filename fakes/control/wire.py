@@ -13,8 +13,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
-from drahealth.fakes.control.commands.definition import Command, Subject, dataclass_of
-from drahealth.fakes.control.commands.registry import definition
+from drahealth.fakes.control.definition import Command, Subject, dataclass_of, definition
 from drahealth.fakes.program.errors import plain
 from drahealth.proto.events import Record, from_json
 

@@ -23,13 +23,13 @@ class DefinedGroup(LazyGroup):
     words = ""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        from drahealth.fakes.control.commands.registry import subcommands
+        from drahealth.fakes.control.definition import subcommands
 
         defined = (words.rpartition(" ") for words in subcommands())
         return [*(name for group, _, name in defined if group == self.words), *super().list_commands(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        from drahealth.fakes.control.commands.registry import widest, with_subcommand
+        from drahealth.fakes.control.definition import widest, with_subcommand
 
         if found := super().get_command(ctx, cmd_name):
             return found
@@ -37,7 +37,7 @@ class DefinedGroup(LazyGroup):
         return TyperCommand(cmd_name, help=widest(definitions).help) if definitions else None
 
     def load(self, name: str) -> Any:
-        from drahealth.fakes.control.commands.registry import with_subcommand
+        from drahealth.fakes.control.definition import with_subcommand
 
         if found := super().load(name):
             return found

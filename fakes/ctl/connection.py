@@ -14,8 +14,7 @@ from typing import Any
 
 import typer
 
-from drahealth.fakes.control.commands.definition import Command, Kind, Subject
-from drahealth.fakes.control.commands.registry import defined, with_subcommand
+from drahealth.fakes.control.definition import Command, Kind, Subject, defined, with_subcommand
 from drahealth.fakes.control.socket_path import VARIABLE
 from drahealth.fakes.program.errors import CommandError
 from drahealth.proto.quoting import one_line

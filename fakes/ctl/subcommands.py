@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.main import get_command
 
-from drahealth.fakes.control.commands import registry
-from drahealth.fakes.control.commands.definition import Argument, Command, Definition, Kind, Subject, parse
+from drahealth.fakes.control.definition import Argument, Command, Definition, Kind, Subject, parse, widest
 from drahealth.fakes.ctl.connection import Driver, driver_of
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import as_called
@@ -35,11 +34,11 @@ _TIMES = (Kind.DURATION, Kind.OFFSET)
 
 def subcommand(name: str, definitions: Mapping[Subject, Definition]) -> Any:
     """The subcommand of these definitions, by the fakes that know it."""
-    widest = registry.widest(definitions)
-    positions = [argument for argument in widest.arguments if not argument.option]
+    chosen = widest(definitions)
+    positions = [argument for argument in chosen.arguments if not argument.option]
     settings = {"ignore_unknown_options": any(argument.kind in _TIMES for argument in positions)}
     app = typer.Typer(add_completion=False)
-    app.command(name, help=widest.help, context_settings=settings)(_function(widest, definitions))
+    app.command(name, help=chosen.help, context_settings=settings)(_function(chosen, definitions))
     return get_command(app)
 
 
@@ -122,8 +121,7 @@ def _value(argument: Argument, given: Any) -> Any:
 # What is printed of a command that is done, and the exit code, for commands that reply something.
 
 if TYPE_CHECKING:
-    from drahealth.fakes.control.commands.devices import Clear, Inject, Recover, UntaintDevices
-    from drahealth.fakes.control.commands.life import Upgrade
+    from drahealth.fakes.control.commands import Clear, Inject, Recover, UntaintDevices, Upgrade
 
 
 def show_outcome(driver: Driver, command: Command[Any], reply: Any) -> None:
@@ -163,7 +161,7 @@ def _recovered(driver: Driver, command: "Recover", reply: Any) -> None:
 
 
 def _upgraded(driver: Driver, command: "Upgrade", reply: Any) -> None:
-    from drahealth.fakes.control.commands.without_subcommand import GetState  # only here: `ctl` starts without it
+    from drahealth.fakes.control.without_subcommand import GetState  # only here: `ctl` starts without it
 
     typer.echo(f"upgraded to instance {printable(driver.do(GetState())['instance'])}")
 

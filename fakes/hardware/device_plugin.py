@@ -8,11 +8,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.control.commands.definition import Devices, handles
-from drahealth.fakes.control.commands.devices import Reset
-from drahealth.fakes.control.commands.life import (
+from drahealth.fakes.control.commands import (
     Crash,
     Register,
+    Reset,
     RestartDevicePlugin,
     Retire,
     Start,
@@ -20,7 +19,10 @@ from drahealth.fakes.control.commands.life import (
     UnregisterDevicePlugin,
     WaitRegistered,
 )
-from drahealth.fakes.control.commands.without_subcommand import (
+from drahealth.fakes.control.definition import Devices, handles
+from drahealth.fakes.control.fake_options import PluginControl, PluginOptions
+from drahealth.fakes.control.replies import ListedDevice, PluginState
+from drahealth.fakes.control.without_subcommand import (
     EndLists,
     GetListedDevices,
     GetPluginState,
@@ -30,8 +32,6 @@ from drahealth.fakes.control.commands.without_subcommand import (
     Restore,
     SetListedHealth,
 )
-from drahealth.fakes.control.fake_options import PluginControl, PluginOptions
-from drahealth.fakes.control.replies import ListedDevice, PluginState
 from drahealth.fakes.faults.catalogue import policy
 from drahealth.fakes.hardware import driver_instance
 from drahealth.fakes.hardware.devices import plugin_options

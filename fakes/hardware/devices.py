@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.control.commands.without_subcommand import SetHealth
 from drahealth.fakes.control.fake_options import DriverOptions, PluginOptions
 from drahealth.fakes.control.taint import Taint
+from drahealth.fakes.control.without_subcommand import SetHealth
 from drahealth.fakes.faults.catalogue import policy
 from drahealth.fakes.hardware.failing import DeviceState, FailingDevices, Machine
 from drahealth.fakes.inventory import devices

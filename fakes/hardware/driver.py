@@ -14,28 +14,31 @@ from typing import Any
 import grpc
 
 from drahealth.fakes.cluster.api import ApiError, ListWatch
-from drahealth.fakes.control.commands.definition import handles
-from drahealth.fakes.control.commands.devices import Reset, TaintDevices, UntaintDevices
-from drahealth.fakes.control.commands.life import (
-    Crash,
-    Restart,
-    Retire,
-    Start,
-    Stop,
-    Unregister,
-    Upgrade,
-    WaitRegistered,
-)
-from drahealth.fakes.control.commands.streams import (
+from drahealth.fakes.control.commands import (
     FAULTS,
     KINDS,
+    Crash,
+    Reset,
+    Restart,
+    Retire,
     SetHeartbeat,
+    Start,
+    Stop,
     StreamClose,
     StreamFault,
     StreamRestore,
     StreamSend,
+    TaintDevices,
+    Unregister,
+    UntaintDevices,
+    Upgrade,
+    WaitRegistered,
 )
-from drahealth.fakes.control.commands.without_subcommand import (
+from drahealth.fakes.control.definition import handles
+from drahealth.fakes.control.fake_options import DriverControl, DriverOptions
+from drahealth.fakes.control.replies import DriverState
+from drahealth.fakes.control.taint import Taint
+from drahealth.fakes.control.without_subcommand import (
     CloseEndpoint,
     FailClaims,
     FailRegistration,
@@ -46,9 +49,6 @@ from drahealth.fakes.control.commands.without_subcommand import (
     Report,
     SetHealth,
 )
-from drahealth.fakes.control.fake_options import DriverControl, DriverOptions
-from drahealth.fakes.control.replies import DriverState
-from drahealth.fakes.control.taint import Taint
 from drahealth.fakes.hardware.devices import Devices, driver_options
 from drahealth.fakes.hardware.driver_instance import CallCounts, DriverInstance
 from drahealth.fakes.hardware.failing import FaultHandlers

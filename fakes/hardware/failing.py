@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from drahealth.fakes.control.commands.definition import Handlers, handles
-from drahealth.fakes.control.commands.devices import Attempt, Clear, Flap, Inject, Recover
+from drahealth.fakes.control.commands import Attempt, Clear, Flap, Inject, Recover
+from drahealth.fakes.control.definition import Handlers, handles
 from drahealth.fakes.faults.catalogue import Action, Fault, Policy, action, catalogue, fault
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.waiting import cancel_and_wait, first_of

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.control.commands.definition import Command, Subject
-from drahealth.fakes.control.commands.life import Upgrade
+from drahealth.fakes.control.commands import Upgrade
+from drahealth.fakes.control.definition import Command, Subject
 from drahealth.fakes.control.fake_options import DriverOptions, PluginOptions
 from drahealth.fakes.control.news import Publish
 from drahealth.fakes.durations import Duration

@@ -1,17 +1,25 @@
-"""The process that serves the drivers and device plugins of a file, and their changes."""
+"""The process that serves the drivers and device plugins of a file, and their changes.
+
+Each starts only if no other process serves its sockets. A lock on a directory orders two processes that start at the
+same time. The lock ends with its process.
+"""
 
 import asyncio
+import fcntl
+import glob
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, closing, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, ApiError, ListWatch
 from drahealth.fakes.cluster.kube_client import client_of
+from drahealth.fakes.control.commands import Start
+from drahealth.fakes.control.definition import handles
 from drahealth.fakes.control.fake_options import DriverOptions, PluginOptions
 from drahealth.fakes.control.news import News
 from drahealth.fakes.control.server import ControlServer, Served, ServedDrivers
@@ -20,14 +28,17 @@ from drahealth.fakes.control.wire import LINE_LIMIT
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.devices import DRIVER
 from drahealth.fakes.hardware.driver import FakeDriver
+from drahealth.fakes.hardware.driver_instance import DriverInstance
+from drahealth.fakes.hardware.instances import UPGRADE
+from drahealth.fakes.kubelet_plugin.interface import hidden
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.json_lines import LineWriter
 from drahealth.fakes.program.log import log_to
 from drahealth.fakes.program.private_files import BearerToken, TokenFileError
-from drahealth.fakes.serve.exclusive import ExclusiveDriver, ExclusivePlugin
 from drahealth.fakes.serve.playing import play_on
 from drahealth.fakes.serve.pods import PREFIX, NodePods, PodAnnotations, PodObserver, looks_at_pods
 from drahealth.fakes.serve.settings import KUBELET, Settings
+from drahealth.fakes.waiting import poll
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import (
     DriverEnding,
@@ -40,7 +51,104 @@ from drahealth.proto.events import (
     Unprepared,
     to_json,
 )
-from drahealth.proto.sockets import SocketInUse
+from drahealth.proto.sockets import SocketInUse, is_served
+
+PATIENCE = 60.0
+"""Seconds that another process may take to start: an API server that does not answer costs it 30."""
+_LOCK_INTERVAL = 0.1
+
+
+@asynccontextmanager
+async def _reserve(who: str, folder: Path, sockets: Iterable[Path]) -> AsyncIterator[None]:
+    """Inside it, no other process starts with these sockets. Raises SocketInUse if one serves them, OSError."""
+    held = _opened(folder)
+    try:
+        await _lock(held, folder)
+        _check(who, sockets)
+        yield
+    finally:
+        os.close(held)
+
+
+def _check(who: str, sockets: Iterable[Path]) -> None:
+    for path in sockets:
+        if is_served(path):
+            raise SocketInUse(
+                f"{who} is already served at {path}; end that process, or pass another --kubelet-dir; for a rolling "
+                "update, pass --instance"
+            )
+
+
+def _opened(folder: Path) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+async def _lock(held: int, folder: Path) -> None:
+    def is_locked() -> bool:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    if not await poll(is_locked, _LOCK_INTERVAL, PATIENCE):
+        raise SocketInUse(
+            f"another process has held the lock of {folder} for more than {PATIENCE:g} s; end that process"
+        )
+
+
+class ExclusiveDriver(FakeDriver):
+    """A driver whose every start raises SocketInUse if another process serves its sockets.
+
+    A start removes the sockets of upgraded instances whose process was killed.
+    """
+
+    def check_sockets(self) -> None:
+        """Raises SocketInUse if another process serves its sockets now."""
+        _check(f"driver {self.options.name}", [*self.sockets, *_upgrades(self.options)])
+
+    async def _begin(self, instance: DriverInstance) -> None:
+        o = instance.options
+        upgraded = [] if UPGRADE in o.instance else _upgrades(o)
+        async with _reserve(f"driver {o.name}", Path(o.registry_dir), [*instance.sockets, *upgraded]):
+            for path in upgraded:
+                _clear(path, o)
+            await super()._begin(instance)
+
+
+def _upgrades(options: DriverOptions) -> list[Path]:
+    """The sockets of upgraded instances of the driver in other processes, running or killed.
+
+    They are in the driver's folder, and their names begin like those of its own sockets.
+    """
+    first = f"dra-{options.instance}-{UPGRADE}".replace("--", "-")
+    found = Path(options.data_dir).glob(f"{glob.escape(first)}*.sock")
+    return sorted(path for path in found if path.is_socket())
+
+
+def _clear(path: Path, options: DriverOptions) -> None:
+    """Removes the sockets of a killed instance."""
+    name = path.stem.removeprefix("dra-")
+    for left in (path, Path(options.registry_dir, f"{options.name}-{name}-reg.sock")):
+        left.unlink(missing_ok=True)
+        hidden(left).unlink(missing_ok=True)
+
+
+class ExclusivePlugin(FakeDevicePlugin):
+    """A device plugin whose every start raises SocketInUse if another process serves its sockets."""
+
+    def check_sockets(self) -> None:
+        """Raises SocketInUse if another process serves its sockets now."""
+        _check(f"device plugin {self.options.resource}", self.sockets)
+
+    @handles(Start)
+    async def _start(self, command: Start) -> None:
+        if not (await self.state()).running:
+            o = self.options
+            async with _reserve(f"device plugin {o.resource}", Path(o.plugins_dir), self.sockets):
+                await super()._start(command)
+
 
 # Drivers that clients add to a running process. Each lives as long as a namespace, so nobody needs to remember it.
 

@@ -18,8 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from drahealth.fakes.control.commands.definition import EACH, Argument, Command, Definition, Kind, Subject
-from drahealth.fakes.control.commands.registry import defined
+from drahealth.fakes.control.definition import EACH, Argument, Command, Definition, Kind, Subject, defined
 from drahealth.fakes.durations import EXAMPLES, HINT, Duration, Uniform, parse_signed
 from drahealth.fakes.inventory.file import DeviceGroup
 from drahealth.proto.values import Health

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from drahealth.fakes.control.commands.definition import EACH, Command, Definition, Kind, Subject
-from drahealth.fakes.control.commands.devices import Clear, Inject, Recover
-from drahealth.fakes.control.commands.streams import SetHeartbeat
-from drahealth.fakes.control.commands.without_subcommand import Remove, Restore, SetHealth, SetListedHealth
+from drahealth.fakes.control.commands import Clear, Inject, Recover, SetHeartbeat
+from drahealth.fakes.control.definition import EACH, Command, Definition, Kind, Subject
+from drahealth.fakes.control.without_subcommand import Remove, Restore, SetHealth, SetListedHealth
 from drahealth.fakes.durations import Duration, Uniform
 from drahealth.fakes.faults.catalogue import fault
 from drahealth.fakes.inventory.devices import Inventory

@@ -9,10 +9,18 @@ from itertools import count
 from operator import attrgetter
 from typing import Any, assert_never, cast
 
-from drahealth.fakes.control.commands.definition import Command, Kind, Subject
-from drahealth.fakes.control.commands.devices import Clear, Inject, Recover, Reset, TaintDevices, UntaintDevices
-from drahealth.fakes.control.commands.streams import SetHeartbeat, StreamSend
-from drahealth.fakes.control.commands.without_subcommand import Report
+from drahealth.fakes.control.commands import (
+    Clear,
+    Inject,
+    Recover,
+    Reset,
+    SetHeartbeat,
+    StreamSend,
+    TaintDevices,
+    UntaintDevices,
+)
+from drahealth.fakes.control.definition import Command, Kind, Subject
+from drahealth.fakes.control.without_subcommand import Report
 from drahealth.fakes.faults.catalogue import fault
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.model import HELD, DeviceMessage, Message, Trigger

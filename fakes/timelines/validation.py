@@ -6,11 +6,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from drahealth.fakes.control.commands.definition import Subject
-from drahealth.fakes.control.commands.devices import Clear, Inject, Recover, Reset, TaintDevices, UntaintDevices
-from drahealth.fakes.control.commands.life import Crash, Restart, RestartDevicePlugin, Start, Stop, Unregister, Upgrade
-from drahealth.fakes.control.commands.streams import SetHeartbeat, StreamClose
-from drahealth.fakes.control.commands.without_subcommand import Remove, Restore, SetHealth, SetListedHealth
+from drahealth.fakes.control.commands import (
+    Clear,
+    Crash,
+    Inject,
+    Recover,
+    Reset,
+    Restart,
+    RestartDevicePlugin,
+    SetHeartbeat,
+    Start,
+    Stop,
+    StreamClose,
+    TaintDevices,
+    Unregister,
+    UntaintDevices,
+    Upgrade,
+)
+from drahealth.fakes.control.definition import Subject
+from drahealth.fakes.control.without_subcommand import Remove, Restore, SetHealth, SetListedHealth
 from drahealth.fakes.durations import Duration
 from drahealth.fakes.faults import catalogue as faults
 from drahealth.fakes.faults.catalogue import Fault, Policy, UnknownName, action, fault

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import uuid4
 
+from drahealth.fakes.cluster import allocation as claim_objects
+from drahealth.fakes.cluster.allocation import UnschedulableError, allocate, pools_on, requests_of_claim
 from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, NAMESPACES, ApiError, Kind, ListWatch, Object
-from drahealth.fakes.cluster.scheduling import claims as claim_objects
-from drahealth.fakes.cluster.scheduling.allocation import UnschedulableError, allocate, pools_on, requests_of
 from drahealth.fakes.waiting import cancel_and_wait, within
 from drahealth.proto.events import CdiSpecsRead, ClaimAllocated
 from drahealth.proto.health_apis import HEALTH_APIS
@@ -271,7 +271,7 @@ def _allocation(
 ) -> Object:
     if claim_objects.is_allocated(claim):
         return dict(claim["status"]["allocation"])
-    grants = allocate(requests_of(claim, classes), pools_on(node, slices), in_use)
+    grants = allocate(requests_of_claim(claim, classes), pools_on(node, slices), in_use)
     if grants is None:
         raise UnschedulableError(f"claim {claim['metadata'].get('name')}: the driver publishes too few free devices")
     return claim_objects.allocation(claim, grants, classes, node)

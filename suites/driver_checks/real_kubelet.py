@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.access import Access
+from drahealth.fakes.cluster.allocation import reserved
 from drahealth.fakes.cluster.api import CLAIMS, NODES, ApiError, ControlPlaneApi, Object
 from drahealth.fakes.cluster.kube_client import KubeClient, access_of
-from drahealth.fakes.cluster.scheduling.claims import reserved
 from drahealth.manager.profile import Profile
 from drahealth.manager.releases import MINORS, for_release
 from drahealth.proto.events import PreparedClaim, PreparedClaimsRead

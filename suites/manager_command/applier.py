@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
 from pathlib import Path
 
+from drahealth.fakes.cluster.allocation import consumers
 from drahealth.fakes.cluster.api import CLAIMS, NAMESPACES, PODS, ApiError, ControlPlaneApi, Kind, Object
-from drahealth.fakes.cluster.scheduling.claims import consumers
 from drahealth.suites.manager_command.manifests import (
     KINDS,
     Key,

@@ -16,17 +16,10 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.control.commands.definition import Command, SyncControl
-from drahealth.fakes.control.commands.devices import DriverDevices
-from drahealth.fakes.control.commands.life import DriverLife
-from drahealth.fakes.control.commands.streams import StreamControl
-from drahealth.fakes.control.commands.without_subcommand import (
-    DriverClaims,
-    DriverQuestions,
-    DriverRegistration,
-    DriverReports,
-)
+from drahealth.fakes.control.commands import DriverDevices, DriverLife, StreamControl
+from drahealth.fakes.control.definition import Command, SyncControl
 from drahealth.fakes.control.remote import ControlFailed, RemoteDriver
+from drahealth.fakes.control.without_subcommand import DriverClaims, DriverQuestions, DriverRegistration, DriverReports
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.manager.profile import Profile

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from drahealth.fakes.cluster.allocation import POD_CLAIM, consumers, reserved
 from drahealth.fakes.cluster.api import CLAIM_TEMPLATES, CLAIMS, PODS, Api, ApiError, Object
-from drahealth.fakes.cluster.scheduling.claims import POD_CLAIM, consumers, reserved
 from drahealth.suites.story import manifests
 from drahealth.suites.story.hardware import Driver, DriverResource, ResourceRequest
 

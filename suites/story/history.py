@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from drahealth.fakes.cluster.allocation import is_allocated
 from drahealth.fakes.cluster.api import CLAIMS, EVENTS, PODS, ListWatch, Object
 from drahealth.fakes.cluster.mirror import PodWatch, after
 from drahealth.fakes.cluster.pods import claim_names
-from drahealth.fakes.cluster.scheduling.claims import is_allocated
 from drahealth.fakes.waiting import Changes, cancel_and_wait
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import (

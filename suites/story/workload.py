@@ -9,10 +9,10 @@ from dataclasses import replace
 from itertools import count
 from typing import Protocol
 
+from drahealth.fakes.cluster.allocation import is_allocated
 from drahealth.fakes.cluster.api import CLAIMS, NODES, PODS, REPLICA_SETS, Object
 from drahealth.fakes.cluster.mirror import until_object
 from drahealth.fakes.cluster.runtime import UnknownIdError
-from drahealth.fakes.cluster.scheduling.claims import is_allocated
 from drahealth.proto.events import ContainerSeen, EventSeen, HeldDevice, StatusSeen, Unprepared
 from drahealth.proto.events.text import format_event
 from drahealth.proto.values import Health, ResourceHealth, ResourceStatus

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.control.commands.definition import Command, Subject
-from drahealth.fakes.control.commands.life import Crash, Restart, RestartDevicePlugin, Start, Stop, Upgrade
+from drahealth.fakes.control.commands import Crash, Restart, RestartDevicePlugin, Start, Stop, Upgrade
+from drahealth.fakes.control.definition import Command, Subject
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.durations import Duration
 from drahealth.fakes.program.user_files import Place

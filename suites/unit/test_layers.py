@@ -100,7 +100,7 @@ def test_driver_command_loads_only_the_command_modules_of_the_fakes() -> None:
 def test_the_command_of_a_pod_needs_no_more_than_its_image_has() -> None:
     missing = ("filelock", "kubernetes", "platformdirs", "psutil", "pytest", "requests", "tenacity", "drahealth.suites")
     code = f"import sys; sys.modules.update(dict.fromkeys({missing}))\n"
-    code += "import drahealth.fakes.command, drahealth.fakes.ctl.tables, drahealth.fakes.serve.program\n"
+    code += "import drahealth.fakes.command, drahealth.fakes.ctl.own_commands, drahealth.fakes.serve.program\n"
     code += "import drahealth.fakes.serve.live_view, drahealth.fakes.serve.metrics"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

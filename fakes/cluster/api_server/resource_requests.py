@@ -23,14 +23,6 @@ from drahealth.fakes.cluster.api import (
     WatchEvent,
     is_of_kubernetes,
 )
-from drahealth.fakes.cluster.api_server.answers import (
-    STATUS,
-    TABLE,
-    Representation,
-    json_answer,
-    requested_form,
-    status_of,
-)
 from drahealth.fakes.cluster.api_server.apply_patches import Writer
 from drahealth.fakes.cluster.api_server.body_decoding import MESSAGES, typed
 from drahealth.fakes.cluster.api_server.deletion import DeleteOptions, Deletion, answers_with_object, delete_options
@@ -44,15 +36,21 @@ from drahealth.fakes.cluster.api_server.lists import (
     label_selector,
     list_options,
 )
-from drahealth.fakes.cluster.api_server.patches import Change, check_patch_type
-from drahealth.fakes.cluster.api_server.request_reading import (
+from drahealth.fakes.cluster.api_server.messages import (
+    STATUS,
+    TABLE,
     FieldValidation,
+    Representation,
     empty_object,
     is_apply,
+    json_answer,
     read_body,
     read_patch,
+    requested_form,
+    status_of,
     writer_of,
 )
+from drahealth.fakes.cluster.api_server.patches import Change, check_patch_type
 from drahealth.fakes.cluster.api_server.served_kinds import KindRegistry, ServedKind
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.api_server.strategies import PARTS, check_custom, is_created_by_update

@@ -12,7 +12,7 @@ from drahealth.fakes.clock import JumpClock
 from drahealth.fakes.cluster.api import NODES, ApiError, ControlPlaneApi, Object, timestamp
 from drahealth.fakes.cluster.pods import with_condition
 from drahealth.fakes.cluster.runtime import ContainerRuntime
-from drahealth.fakes.cluster.scheduling.scheduler import ControlLoop, ReplicaSetController, Scheduler
+from drahealth.fakes.cluster.scheduler import ControlLoop, ReplicaSetController, Scheduler
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
 from drahealth.manager.device_plugins import DevicePluginManager
 from drahealth.manager.dra import DraManager

@@ -6,7 +6,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.cluster.scheduling.allocation import (
+from drahealth.fakes.cluster.allocation import (
     Alternatives,
     DeviceRequest,
     Grant,

@@ -9,14 +9,24 @@ import grpc
 import pytest
 from typer.testing import CliRunner
 
-from drahealth.fakes.control.commands.definition import Command, Control, Handlers, Method, Subject
-from drahealth.fakes.control.commands.devices import Inject, Recover, TaintDevices, UntaintDevices
-from drahealth.fakes.control.commands.life import Restart, Upgrade
-from drahealth.fakes.control.commands.registry import defined, subcommands
-from drahealth.fakes.control.commands.streams import CODES, FAULTS, KINDS, StreamClose, StreamDelay, StreamDrop
-from drahealth.fakes.control.commands.without_subcommand import Play, Remove, SetHealth
+from drahealth.fakes.control.commands import (
+    CODES,
+    FAULTS,
+    KINDS,
+    Inject,
+    Recover,
+    Restart,
+    StreamClose,
+    StreamDelay,
+    StreamDrop,
+    TaintDevices,
+    UntaintDevices,
+    Upgrade,
+)
+from drahealth.fakes.control.definition import Command, Control, Handlers, Method, Subject, defined, subcommands
 from drahealth.fakes.control.fake_options import DriverControl, PluginControl
 from drahealth.fakes.control.wire import decode, encode
+from drahealth.fakes.control.without_subcommand import Play, Remove, SetHealth
 from drahealth.fakes.ctl.command import app as ctl
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.hardware.driver import FakeDriver

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.control.commands.definition import handles
-from drahealth.fakes.control.commands.life import Crash
+from drahealth.fakes.control.commands import Crash
+from drahealth.fakes.control.definition import handles
 from drahealth.fakes.control.server import ControlServer
 from drahealth.fakes.control.wire import (
     LINE_LIMIT,

@@ -8,9 +8,9 @@ import grpc
 import grpc.aio
 import pytest
 
+from drahealth.fakes.cluster import cri as methods
 from drahealth.fakes.cluster.cri import CriServer
 from drahealth.fakes.cluster.runtime import ANNOTATION, ContainerRuntime
-from drahealth.proto import cri as methods
 from drahealth.proto import cri_v1_pb2 as cri
 from drahealth.suites.unit.endings import PATIENCE
 

@@ -2,14 +2,8 @@
 
 import pytest
 
+from drahealth.fakes.cluster.allocation import DeviceRequest, Taint, Toleration, UnschedulableError, requests_of_claim
 from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.cluster.scheduling.allocation import (
-    DeviceRequest,
-    Taint,
-    Toleration,
-    UnschedulableError,
-    requests_of,
-)
 
 
 def selector(expression: str) -> Object:
@@ -35,7 +29,7 @@ def exactly(**fields: object) -> Object:
 
 def test_request_defaults_to_one_device_of_its_class() -> None:
     gpu = ("gpu.example.com",)
-    assert requests_of(
+    assert requests_of_claim(
         claim(exactly(), exactly(count=3), exactly(allocationMode="All", adminAccess=True)), CLASSES
     ) == [
         (DeviceRequest("r", "gpu", gpu),),
@@ -46,13 +40,13 @@ def test_request_defaults_to_one_device_of_its_class() -> None:
 
 def test_a_prioritized_list_names_request_and_subrequest() -> None:
     listed = [{"name": "two", "deviceClassName": "gpu", "count": 2}, {"name": "one", "deviceClassName": "any"}]
-    (request,) = requests_of(claim({"name": "r", "firstAvailable": listed}), CLASSES)
+    (request,) = requests_of_claim(claim({"name": "r", "firstAvailable": listed}), CLASSES)
     assert [(wanted.request, wanted.count) for wanted in request] == [("r/two", 2), ("r/one", 1)]
 
 
 @pytest.mark.parametrize("expression", ['device.driver=="x"', "  device.driver  ==  'x' "])
 def test_selectors_of_class_and_request_are_combined(expression: str) -> None:
-    ((wanted,),) = requests_of(claim(exactly(selectors=[selector(expression)])), CLASSES)
+    ((wanted,),) = requests_of_claim(claim(exactly(selectors=[selector(expression)])), CLASSES)
     assert wanted.drivers == ("gpu.example.com", "x")
     assert not wanted.matches("gpu.example.com")
 
@@ -82,7 +76,7 @@ def test_selectors_of_class_and_request_are_combined(expression: str) -> None:
 )
 def test_unsupported_request_is_rejected(obj: Object, sentence: str) -> None:
     with pytest.raises(UnschedulableError) as why:
-        requests_of(obj, CLASSES)
+        requests_of_claim(obj, CLASSES)
     assert str(why.value) == sentence
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.control.commands.definition import Devices
-from drahealth.fakes.control.commands.devices import Attempt
+from drahealth.fakes.control.commands import Attempt
+from drahealth.fakes.control.definition import Devices
 from drahealth.fakes.control.fake_options import DriverControl
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.proto.values import DeviceHealth, Health

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from drahealth.fakes.cluster.allocation import claim_status, claimed_resources, extended_claim
 from drahealth.fakes.cluster.api import CLAIMS, DEVICE_CLASSES, NODES, PODS, Object
-from drahealth.fakes.cluster.scheduling.claims import claim_status, claimed_resources, extended_claim
 from drahealth.suites.unit.fakes.test_scheduler import GPU_CLASS, Cluster, fail_one_binding, named
 
 GPU, NIC = "example.com/gpu", "example.com/nic"

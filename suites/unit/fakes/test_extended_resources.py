@@ -7,7 +7,7 @@ import pytest
 from drahealth.fakes.cluster.api import NODES, PODS, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.pods import insufficient, requests_by_container, requests_of_pod
-from drahealth.fakes.cluster.scheduling.scheduler import Scheduler
+from drahealth.fakes.cluster.scheduler import Scheduler
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
 

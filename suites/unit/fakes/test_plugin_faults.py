@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.fakes.control.commands.devices import Attempt
+from drahealth.fakes.control.commands import Attempt
 from drahealth.fakes.control.fake_options import PluginControl, PluginOptions
 from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.control.replies import ListedDevice

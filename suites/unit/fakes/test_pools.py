@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from drahealth.fakes.cluster.allocation import Pool, Taint, pools_on
 from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.cluster.scheduling.allocation import Pool, Taint, pools_on
 
 
 def slice_of(name: str, *devices: Object | str, generation: int = 1, count: int = 1, **spec: Any) -> Object:

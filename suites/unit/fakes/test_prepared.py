@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from drahealth.fakes.cluster.api import Object
 from drahealth.fakes.hardware.driver import FakeDriver
-from drahealth.fakes.hardware.fake_dra_plugin import PreparedClaims
+from drahealth.fakes.hardware.driver_instance import PreparedClaims
 from drahealth.proto.events import ReportSent
 from drahealth.proto.health_apis import NODE_HEALTH_DRAFT
 from drahealth.proto.services import PREPARE, UNPREPARE

@@ -3,7 +3,7 @@
 import pytest
 
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.cluster.api_server.request_reading import RejectionLog
+from drahealth.fakes.cluster.api_server.messages import RejectionLog
 
 BAD = ApiError(400, "BadRequest", "the body is not JSON: line 1")
 

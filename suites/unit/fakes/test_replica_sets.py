@@ -9,7 +9,7 @@ import pytest
 
 from drahealth.fakes.cluster.api import PODS, REPLICA_SETS, ApiError, Object
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.scheduling.scheduler import ReplicaSetController
+from drahealth.fakes.cluster.scheduler import ReplicaSetController
 from drahealth.suites.unit.endings import PATIENCE
 
 POD: Object = {"metadata": {"labels": {"app": "job"}}, "spec": {"containers": [{"name": "main", "image": "training"}]}}

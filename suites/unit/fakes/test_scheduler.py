@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from drahealth.fakes.cluster import scheduler
+from drahealth.fakes.cluster.allocation import FINALIZER
 from drahealth.fakes.cluster.api import (
     CLAIM_TEMPLATES,
     CLAIMS,
@@ -20,9 +22,7 @@ from drahealth.fakes.cluster.api import (
     Object,
 )
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.fakes.cluster.scheduling import scheduler
-from drahealth.fakes.cluster.scheduling.claims import FINALIZER
-from drahealth.fakes.cluster.scheduling.scheduler import Scheduler
+from drahealth.fakes.cluster.scheduler import Scheduler
 from drahealth.fakes.kubelet_plugin.slices import Owner, Pool, SliceSync
 from drahealth.proto.clock import SystemClock
 from drahealth.suites.unit.endings import PATIENCE

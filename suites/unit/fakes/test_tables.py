@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drahealth.fakes.cluster.api import CLAIMS, CRDS, KINDS, LEASES, NAMESPACES, NODES, PODS, ApiError, Kind, Object
-from drahealth.fakes.cluster.api_server.answers import Form, requested_form
+from drahealth.fakes.cluster.api_server.messages import Form, requested_form
 from drahealth.fakes.cluster.api_server.tables import columns_of, human_age, values_at
 from drahealth.suites.unit.fakes.test_api_http import Web, web
 

@@ -1,6 +1,6 @@
 """The table of the Container Runtime Interface."""
 
-from drahealth.proto import cri
+from drahealth.fakes.cluster import cri
 from drahealth.proto.services import Unary
 
 METHODS = [method for method in vars(cri).values() if isinstance(method, Unary)]

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from drahealth.fakes.cluster.allocation import reserved
 from drahealth.fakes.cluster.api import PODS, Kind, Object
 from drahealth.fakes.cluster.api_server import strategies
 from drahealth.fakes.cluster.api_server.pod_statuses import HealthFields
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.runtime import ContainerState
-from drahealth.fakes.cluster.scheduling.claims import reserved
 from drahealth.manager.pod_worker.devices import PodDevices
 from drahealth.manager.pod_worker.pod_status import PodEvent, pod_status
 from drahealth.manager.pod_worker.worker import PodLifecycle, PodWorkers

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from drahealth.fakes.control.commands.definition import Command
-from drahealth.fakes.control.commands.streams import StreamClose, StreamSend
-from drahealth.fakes.control.commands.without_subcommand import Report
+from drahealth.fakes.control.commands import StreamClose, StreamSend
+from drahealth.fakes.control.definition import Command
+from drahealth.fakes.control.without_subcommand import Report
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.build import dump

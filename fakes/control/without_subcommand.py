@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from drahealth.fakes.control.commands.definition import (
+from drahealth.fakes.control.commands import DEVICE, DeviceControl
+from drahealth.fakes.control.definition import (
     DEVICE_PLUGIN,
     DRIVER,
     Command,
@@ -13,7 +14,6 @@ from drahealth.fakes.control.commands.definition import (
     argument,
     command,
 )
-from drahealth.fakes.control.commands.devices import DEVICE, DeviceControl
 from drahealth.fakes.control.replies import DriverState, ListedDevice, PluginState
 from drahealth.proto.values import DeviceHealth, Health
 

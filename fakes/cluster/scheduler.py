@@ -10,6 +10,29 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from drahealth.fakes.cluster.allocation import (
+    POD_CLAIM,
+    Pool,
+    UnschedulableError,
+    allocate,
+    allocation,
+    claim_status,
+    claimed_resources,
+    consumers,
+    devices_held,
+    extended_claim,
+    from_template,
+    is_allocated,
+    is_extended_claim,
+    is_protected,
+    owner_uid,
+    pools_on,
+    protected,
+    released,
+    requests_of_claim,
+    reserved,
+    suits_node,
+)
 from drahealth.fakes.cluster.api import (
     CLAIM_TEMPLATES,
     CLAIMS,
@@ -27,9 +50,6 @@ from drahealth.fakes.cluster.api import (
 )
 from drahealth.fakes.cluster.mirror import Mirror, when_ready
 from drahealth.fakes.cluster.pods import allocatable, insufficient, is_gated, is_terminal, with_condition
-from drahealth.fakes.cluster.scheduling import claims
-from drahealth.fakes.cluster.scheduling.allocation import Pool, UnschedulableError, allocate, pools_on, requests_of
-from drahealth.fakes.cluster.scheduling.claims import claim_status, claimed_resources, extended_claim, is_extended_claim
 from drahealth.proto.clock import Clock, SystemClock
 
 # The common part of controllers: they read a mirror of the API after each change, and never poll.
@@ -137,37 +157,37 @@ class ClaimController:
 
     async def reserve(self, claim: Object, pod: Object, allocation: Object | None) -> None:
         """Reserves the claim for the pod, with this allocation if it has none."""
-        if not claims.is_protected(claim):
-            claim = await self._api.replace(CLAIMS, claims.protected(claim, held=True))
+        if not is_protected(claim):
+            claim = await self._api.replace(CLAIMS, protected(claim, held=True))
             self._mirror.store(CLAIMS, claim)
         if allocation is not None:
             claim = {**claim, "status": {**(claim.get("status") or {}), "allocation": allocation}}
-        self._mirror.store(CLAIMS, await self._api.replace_status(CLAIMS, claims.reserved(claim, pod)))
+        self._mirror.store(CLAIMS, await self._api.replace_status(CLAIMS, reserved(claim, pod)))
 
     async def collect(self) -> None:
         """Releases the claims of ended pods, and deletes claims that were created for them."""
         for claim in self._mirror.objects(CLAIMS):
             claim = await self._freed(claim)
-            if claims.is_protected(claim) and not claims.is_allocated(claim):
+            if is_protected(claim) and not is_allocated(claim):
                 claim = await self._unprotected(claim)
-            owner = claims.owner_uid(claim)
+            owner = owner_uid(claim)
             if owner and "deletionTimestamp" not in claim["metadata"] and await self._is_over(claim, owner):
                 await self._api.delete(CLAIMS, claim["metadata"]["name"], claim["metadata"]["namespace"])
 
     async def _unprotected(self, claim: Object) -> Object:
         """Removes the finalizer; a claim that is marked for deletion is then deleted."""
-        claim = await self._api.replace(CLAIMS, claims.protected(claim, held=False))
+        claim = await self._api.replace(CLAIMS, protected(claim, held=False))
         if "deletionTimestamp" not in claim["metadata"]:
             self._mirror.store(CLAIMS, claim)
         return claim
 
     async def _freed(self, claim: Object) -> Object:
-        pods = [one for one in claims.consumers(claim) if one["resource"] == "pods"]
+        pods = [one for one in consumers(claim) if one["resource"] == "pods"]
         gone = {pod["uid"] for pod in pods if await self._is_over(claim, pod["uid"], pod["name"])}
-        is_left = "deletionTimestamp" in claim["metadata"] and not claims.consumers(claim)
-        if not gone and not (is_left and claims.is_allocated(claim)):
+        is_left = "deletionTimestamp" in claim["metadata"] and not consumers(claim)
+        if not gone and not (is_left and is_allocated(claim)):
             return claim
-        freed = await self._api.replace_status(CLAIMS, claims.released(claim, gone))
+        freed = await self._api.replace_status(CLAIMS, released(claim, gone))
         self._mirror.store(CLAIMS, freed)
         return freed
 
@@ -186,12 +206,12 @@ class ClaimController:
         return pod["metadata"]["uid"] != uid or is_terminal(pod)
 
     def _made_from_template(self, pod: Object, pod_claim: str) -> Object | None:
-        names = ((claim, claim["metadata"]["annotations"].get(claims.POD_CLAIM)) for claim in self._made_for(pod))
+        names = ((claim, claim["metadata"]["annotations"].get(POD_CLAIM)) for claim in self._made_for(pod))
         return next((claim for claim, name in names if name == pod_claim), None)
 
     def _made_for(self, pod: Object) -> list[Object]:
         """The claims that were created for the pod, and are not being deleted."""
-        mine = (one for one in self._mirror.objects(CLAIMS) if claims.owner_uid(one) == pod["metadata"]["uid"])
+        mine = (one for one in self._mirror.objects(CLAIMS) if owner_uid(one) == pod["metadata"]["uid"])
         return [claim for claim in mine if "deletionTimestamp" not in claim["metadata"]]
 
     async def _make(self, pod: Object, entry: Object) -> Object:
@@ -199,7 +219,7 @@ class ClaimController:
         template = self._mirror.get(CLAIM_TEMPLATES, template_name, pod["metadata"]["namespace"])
         if template is None:
             raise UnschedulableError(f"resourceclaimtemplate {template_name} not found")
-        claim = await self._api.create(CLAIMS, claims.from_template(pod, entry["name"], template))
+        claim = await self._api.create(CLAIMS, from_template(pod, entry["name"], template))
         self._mirror.store(CLAIMS, claim)
         return claim
 
@@ -398,9 +418,9 @@ class Scheduler(ControlLoop):
             return lacking
         extended = self._extended(pod, resources) if resources else None
         wanted = found if extended is None else [*found, extended]
-        if not all(claims.suits_node(claim, name) for claim in wanted if claims.is_allocated(claim)):
+        if not all(suits_node(claim, name) for claim in wanted if is_allocated(claim)):
             return "resourceclaim not available on the node"
-        allocations = self._allocations([claim for claim in wanted if not claims.is_allocated(claim)], name)
+        allocations = self._allocations([claim for claim in wanted if not is_allocated(claim)], name)
         if allocations is None:
             return "cannot allocate all claims"
         return _Fit(name, allocations, extended, tuple(resources))
@@ -420,8 +440,8 @@ class Scheduler(ControlLoop):
         if not unallocated:
             return {}
         classes = self._classes()
-        wanted = [requests_of(claim, classes) for claim in unallocated]
-        in_use = {device for claim in self._mirror.objects(CLAIMS) for device in claims.devices_held(claim)}
+        wanted = [requests_of_claim(claim, classes) for claim in unallocated]
+        in_use = {device for claim in self._mirror.objects(CLAIMS) for device in devices_held(claim)}
         flat = [request for requests in wanted for request in requests]
         if node not in self._pools:
             self._pools[node] = pools_on(node, self._mirror.objects(SLICES))
@@ -430,7 +450,7 @@ class Scheduler(ControlLoop):
             return None
         left = iter(grants)
         return {
-            _uid(claim): claims.allocation(claim, [next(left) for _ in requests], classes, node)
+            _uid(claim): allocation(claim, [next(left) for _ in requests], classes, node)
             for claim, requests in zip(unallocated, wanted, strict=True)
         }
 

@@ -1,4 +1,4 @@
-"""The definition of a command to a fake: its name, its arguments and its reply, and the fakes that take it."""
+"""The definition of a command to a fake: its name, its arguments and its reply; and all commands, by fake."""
 
 import dataclasses
 import functools
@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
+from importlib import import_module
 from typing import (
     Any,
     ClassVar,
@@ -19,6 +21,8 @@ from typing import (
     get_args,
     overload,
 )
+
+from drahealth.fakes.hints import near
 
 # The arguments of commands: how people write each kind of value, and what a program gets. Standard library alone.
 
@@ -344,3 +348,48 @@ class Handlers(Control):
             raise ValueError(f"{type(self).__name__} has no command {command.definition.name!r}")
         reply: Reply = await getattr(self, self._handlers[type(command)])(command)
         return reply
+
+
+_WITH_SUBCOMMANDS = "drahealth.fakes.control.commands"
+_MODULES = [_WITH_SUBCOMMANDS, "drahealth.fakes.control.without_subcommand"]
+"""The modules that define commands, in the order of lists. They are imported when they are needed: the second one
+imports more, and `ctl` starts without it."""
+
+
+def defined(subject: Subject) -> list[Definition]:
+    """The commands that such a fake knows."""
+    _import_all()
+    found = [definition for (of, _), definition in known.items() if of == subject]
+    return sorted(found, key=lambda definition: _MODULES.index(definition.command.__module__))
+
+
+def definition(subject: Subject, name: str) -> Definition:
+    """The command of that name. Raises ValueError where there is none."""
+    _import_all()
+    if found := known.get((subject, name)):
+        return found
+    names = [definition.name for definition in defined(subject)]
+    raise ValueError(f"a {subject} has no command {name!r}; {near(name, names)}")
+
+
+def with_subcommand(words: str) -> dict[Subject, Definition]:
+    """The definitions of a `ctl` subcommand, by the fakes that know it."""
+    import_module(_WITH_SUBCOMMANDS)
+    return {of: definition for (of, _), definition in known.items() if definition.ctl == words}
+
+
+def widest(definitions: Mapping[Subject, Definition]) -> Definition:
+    """The one of a subcommand's definitions with the most arguments: the subcommand has its arguments and help."""
+    return max(definitions.values(), key=lambda definition: len(definition.arguments))
+
+
+def subcommands() -> list[str]:
+    """The words of all `ctl` subcommands, in the order of lists."""
+    import_module(_WITH_SUBCOMMANDS)
+    return list(dict.fromkeys(definition.ctl for definition in known.values() if definition.ctl))
+
+
+@cache
+def _import_all() -> None:
+    for module in _MODULES:
+        import_module(module)

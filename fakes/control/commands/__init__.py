@@ -1,1 +1,0 @@
-"""The commands to a fake driver or device plugin, each defined once (`definition`)."""
