@@ -54,8 +54,8 @@ _SUBCOMMANDS = {
     ),
     "kubectl": ("up", "Run kubectl on a node: drahealth kubectl [--name NAME] ARGUMENTS."),
     "init": ("init", "Write a starting file with comments: a timeline, an inventory, or a Pod with its claim."),
-    "scenarios": ("ledger_commands", "List the scenarios and their requirements."),
-    "explain": ("ledger_commands", "Explain a requirement for kubelets or drivers, a reading, or a known issue."),
+    "scenarios": ("ledger", "List the scenarios and their requirements."),
+    "explain": ("ledger", "Explain a requirement for kubelets or drivers, a reading, or a known issue."),
     "doctor": (
         "run",
         "Check which targets can run on this machine. Exit codes: 0 if at least one checked target can run, else 3.",
@@ -67,9 +67,9 @@ _SUBCOMMANDS = {
             "that drivers report."
         ),
     ),
-    "clean": ("clean", "Remove the directories and the kind clusters that interrupted runs of drahealth left."),
+    "clean": ("machine", "Remove the directories and the kind clusters that interrupted runs of drahealth left."),
     "plan": (
-        "timeline_commands",
+        "timelines",
         "Print the actions of a timeline, with their times, as JSON lines. The same file and seed give the same plan.",
     ),
     "play": (
@@ -77,11 +77,11 @@ _SUBCOMMANDS = {
         "Play timelines on the devices of a Pod, and check the Pod status. The exit codes are those of `run`.",
     ),
     "record": (
-        "timeline_commands",
+        "timelines",
         "Record the health reports of a driver as a timeline, until the health stream ends, or until Ctrl-C.",
     ),
-    "binaries": ("binaries_commands", "Manage the Kubernetes binaries of the kubelet target."),
-    "faults": ("fault_commands", "Show faults of devices, the recovery of each fault, and policies."),
+    "binaries": ("machine", "Manage the Kubernetes binaries of the kubelet target."),
+    "faults": ("faults", "Show faults of devices, the recovery of each fault, and policies."),
 }
 """The module of each in suites/commands, and the first paragraph of its help."""
 

@@ -17,7 +17,7 @@ from drahealth.proto.events import ignore
 from drahealth.proto.quoting import one_line
 from drahealth.proto.services import DRA_PLUGIN
 from drahealth.suites.commands.check_run import target_of
-from drahealth.suites.commands.starters import write_new
+from drahealth.suites.commands.init import write_new
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.claims_experiments import published_devices
 from drahealth.suites.driver_checks.driver_run import DriverRun, duration, plan

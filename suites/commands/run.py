@@ -153,7 +153,7 @@ def run(
 @takes_target_options("doctor")
 def doctor(given: Given) -> None:
     """Check which targets can run on this machine. Exit codes: 0 if at least one checked target can run, else 3."""
-    from drahealth.suites.commands.explaining import show_doctor
+    from drahealth.suites.commands.machine import show_doctor
 
     raise typer.Exit(show_doctor(given))
 

@@ -7,7 +7,7 @@ import yaml
 
 from drahealth.fakes import FakeDriver, load_inventory
 from drahealth.suites import ReferenceNode
-from drahealth.suites.commands.starters import STARTERS, Starter
+from drahealth.suites.commands.init import STARTERS, Starter
 from drahealth.suites.unit.command_process import COMMAND, run
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from drahealth.manager.releases import MINORS
-from drahealth.suites.commands.explaining import explanations
+from drahealth.suites.commands.ledger import explanations
 from drahealth.suites.driver_checks import verdicts as driver_ledger
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.ledger import every_known_issue, readings, requirements

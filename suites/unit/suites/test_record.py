@@ -11,7 +11,7 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.fakes.timelines.build import dump
 from drahealth.fakes.timelines.load import load
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.commands.recording import Recorder
+from drahealth.suites.commands.timelines import Recorder
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.unit.fakes.driver_rig import Rig
 from drahealth.suites.unit.manager.rig import until

@@ -22,7 +22,7 @@ from drahealth.fakes.timelines.stage import command_of
 from drahealth.fakes.timelines.validation import checked_plan
 from drahealth.proto.health_apis import HEALTH_APIS, V1
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.commands.recording import Recorder, StreamMessage
+from drahealth.suites.commands.timelines import Recorder, StreamMessage
 from drahealth.suites.unit.fakes.driver_rig import Rig
 from drahealth.suites.unit.manager.rig import until
 

@@ -1,4 +1,4 @@
-"""`drahealth record` and `plan`: the health stream of a driver as a timeline, and the plan of a timeline."""
+"""`drahealth plan` and `record`: the plan of a timeline, and the health stream of a driver as a timeline."""
 
 import asyncio
 import json
@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import grpc.aio
+import typer
 
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.inventory.file import load_inventory
@@ -26,6 +27,9 @@ from drahealth.proto.sockets import target
 from drahealth.proto.values import DeviceHealth
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.output_paths import check_output_file
+
+app = typer.Typer()
+
 
 # Record the health stream of a running driver, as a kubelet watches it, as a timeline.
 #
@@ -186,9 +190,22 @@ def _target(socket: Path) -> str:
 # The output of `drahealth plan` and `drahealth record`.
 
 
-def write_recording(socket: Path, output: Path | None, *, seconds: float | None, messages: int | None) -> None:
-    """Record a driver until its stream ends, or Ctrl-C. Raises ConfigurationError, HarnessError."""
-
+@app.command()
+def record(
+    socket: Annotated[
+        Path, typer.Argument(help="Registration socket of the driver, or the socket of its health service.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Output file; default: standard output.", show_default=False)
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.001, help="Stop after this number of seconds.", show_default=False)
+    ] = None,
+    messages: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this number of messages.", show_default=False)
+    ] = None,
+) -> None:
+    """Record the health reports of a driver as a timeline, until the health stream ends, or until Ctrl-C."""
     check_output_file(str(output) if output else None)
     recorder = Recorder(socket, seconds=seconds or math.inf, messages=messages)
     with suppress(KeyboardInterrupt):
@@ -202,10 +219,20 @@ def write_recording(socket: Path, output: Path | None, *, seconds: float | None,
         sys.stdout.write(text)
 
 
-def show_plan(
-    file: Path | None, *, seed: int | None, devices: int, partitions: int, inventory: Path | None, schema: bool
+@app.command()
+def plan(
+    file: Annotated[Path | None, typer.Argument(help="The timeline file.", show_default=False)] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of random values; default: the seed of the file.")] = None,
+    devices: Annotated[int, typer.Option(min=1, help="Number of GPUs, if the file has no inventory.")] = 2,
+    partitions: Annotated[
+        int, typer.Option(min=0, help="Number of partitions of each GPU, if the file has no inventory.")
+    ] = 0,
+    inventory: Annotated[
+        Path | None, typer.Option(help="Inventory file; default: the inventory that the timeline names.")
+    ] = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print only the JSON Schema of timelines.")] = False,
 ) -> None:
-    """Print the plans of a file as JSON Lines, or the JSON Schema of timelines. Raises ConfigurationError."""
+    """Print the actions of a timeline, with their times, as JSON lines. The same file and seed give the same plan."""
     if schema:
         sys.stdout.write(json.dumps(timeline_schema(), indent=1) + "\n")
         return

@@ -1,27 +1,28 @@
-"""The lists and explanations that commands print: requirements, scenarios, and the targets of this machine."""
+"""The subcommands `scenarios` and `explain`: requirements, readings, known issues, and the scenarios."""
 
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
 from drahealth.fakes.program.console import print_line
-from drahealth.fakes.program.usage import as_called
 from drahealth.suites.driver_checks import verdicts as driver_ledger
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.ledger import KnownIssue, every_known_issue, quotes, readings, requirements
 from drahealth.suites.run.scenario import KEP, scenarios
-from drahealth.suites.targets import registry, run_directory
-from drahealth.suites.targets.option import Values
-from drahealth.suites.targets.progress import StagePrinter
-from drahealth.suites.targets.registry import Check, TargetDefinition
+
+app = typer.Typer()
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
 
 # The explanations of `drahealth explain`: requirements of kubelets and drivers, readings and known issues. Pure.
 
@@ -168,12 +169,13 @@ def lines_of(found: Explanation) -> Iterator[tuple[str, str]]:
             yield ("" if number else title), line
 
 
-# The lists that the command prints: the scenarios, and what `clean` removed.
+# The scenarios and explanations as texts and as JSON.
 
 
-def show_scenarios(*, as_json: bool = False) -> None:
-    """Print all scenarios with the sentences of their requirements."""
-    if as_json:
+@app.command("scenarios")
+def list_scenarios(json: Json = False) -> None:
+    """List the scenarios and their requirements."""
+    if json:
         found = [
             {"id": f"{KEP}::{one.name}", "name": one.name, "title": one.title, "requirements": one.requirements}
             | {"needs": sorted(capability.value for capability in one.all_needs)}
@@ -191,10 +193,21 @@ def show_scenarios(*, as_json: bool = False) -> None:
             print_line(console, Text.from_markup(line))
 
 
-def show_explanations(names: Sequence[str], *, as_json: bool = False) -> None:
-    """Print what is known about each ID. Raises ConfigurationError for an unknown one."""
-    found = [one for name in names for one in explanations(name)]
-    if as_json:
+@app.command()
+def explain(
+    ids: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ID...",
+            help="ID of a requirement, a reading or a known issue, such as STATUS-03, READ-01 or P-08.",
+            autocompletion=every_id,
+        ),
+    ],
+    json: Json = False,
+) -> None:
+    """Explain a requirement for kubelets or drivers, a reading, or a known issue."""
+    found = [one for name in ids for one in explanations(name)]
+    if json:
         _write({"explanations": [one.plain() for one in found]})
         return
     console = Console(highlight=False)
@@ -206,79 +219,3 @@ def show_explanations(names: Sequence[str], *, as_json: bool = False) -> None:
 
 def _write(data: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-
-
-def clean_up(*, kept: bool) -> None:
-    """Remove files and clusters of interrupted runs, and print their names. `kept`: also those of --keep."""
-    console = Console(highlight=False)
-    progress = StagePrinter(Console(stderr=True, highlight=False))
-    removed = [f"removed the run folder {path}" for path in run_directory.sweep(run_directory.default_base())]
-    left = list[str]()
-    for clean in (target.clean for target in registry.definitions() if target.clean):
-        gone, stays = clean(kept, progress)
-        removed += gone
-        left += stays
-    for line in (*(removed or ["nothing to clean"]), *left):
-        console.print(escape(line), soft_wrap=True)
-
-
-# `drahealth doctor`: which targets can run on this machine, and why not.
-
-
-def show_doctor(given: Mapping[str, str | None]) -> int:
-    """Examines the target that is given, or all. Returns the exit code: 3 if none of them can run.
-
-    Raises ConfigurationError for a wrong option.
-    """
-    chosen = _chosen(given.get("target"))
-    registry.refuse_others(chosen, "doctor", given)
-    values = [Values(given, target.options_of("doctor")) for target in chosen]
-    console = Console(highlight=False)
-    able = [target.title for target in registry.definitions() if not target.examine]
-    unable = list[str]()
-    fits = False
-    for target, options in zip(chosen, values, strict=True):
-        can = _examine(console, target, options)
-        (able if can else unable).append(target.title)
-        fits |= can
-    missing = f" It cannot run {', '.join(unable)}." if unable else ""
-    print_line(console, Text(f"This machine can run {', '.join(able)}.{missing}"))
-    return 0 if fits else 3
-
-
-def _chosen(name: str | None) -> list[TargetDefinition]:
-    """The target with this name, or all that have checks. Raises ConfigurationError."""
-    found = [target for target in registry.definitions() if target.examine]
-    if not name:
-        return found
-    checked = [target.name for target in found]
-    if name not in registry.FOLDERS:
-        raise ConfigurationError(f"--target must be one of {', '.join(checked)}, got {name!r}")
-    target = registry.definition(name)
-    if not target.examine:
-        raise ConfigurationError(
-            f"--target {name} has nothing to check, because it needs only Python",
-            f"pass --target {' or '.join(checked)}",
-        )
-    return [target]
-
-
-def _examine(console: Console, target: TargetDefinition, values: Values) -> bool:
-    """Shows the checks of a target. Returns whether it can run here."""
-    assert target.examine
-    console.print(f"[bold]{target.title}[/]")
-    progress = StagePrinter(Console(stderr=True, highlight=False))
-    can = True
-    for check in target.examine(values, progress):
-        can &= _show(console, check)
-    console.print()
-    return can
-
-
-def _show(console: Console, check: Check) -> bool:
-    """Shows a check. Returns whether the target can run as far as this goes."""
-    mark = "[green]ok  [/]" if check.ok else ("[red]no  [/]" if check.needed else "[yellow]note[/]")
-    print_line(console, Text.from_markup(f"{mark} [bold]{check.name}[/]: {escape(as_called(check.found))}"))
-    if check.hint:
-        print_line(console, Text(f"       {as_called(check.hint)}"))
-    return check.ok or not check.needed

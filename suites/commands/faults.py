@@ -1,12 +1,13 @@
-"""The output of `drahealth faults`: faults and policies, as tables and as JSON."""
+"""`drahealth faults`: faults and policies, as tables and as JSON."""
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.markup import escape
 from rich.table import Table
 
@@ -16,20 +17,47 @@ from drahealth.fakes.faults.catalogue import (
     Policy,
     UnknownName,
     catalogue,
+    every_fault,
     fault,
     policies,
     policy,
 )
 from drahealth.fakes.hints import near
 from drahealth.fakes.program.console import standard_output
+from drahealth.fakes.program.usage import CommandGroup
 from drahealth.suites.errors import ConfigurationError
+
+app = typer.Typer(
+    name="faults",
+    cls=CommandGroup,
+    help="Show faults of devices, the recovery of each fault, and policies.",
+    no_args_is_help=True,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _catalogues() -> Iterable[str]:
+    return CATALOGUES
+
 
 _PUBLIC = "nvidia"
 """The catalogue for comparisons of policies."""
 
 
-def show_faults(vendor: str | None, *, as_json: bool = False) -> None:
-    """Print all faults, or those of one catalogue. Raises ConfigurationError."""
+@app.command("list")
+def faults_list(
+    vendor: Annotated[
+        str | None,
+        typer.Option(
+            "--catalogue",
+            help="Show only this catalogue: nvidia, amd, intel, nic or tpu.",
+            autocompletion=_catalogues,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the faults of the catalogues."""
     with _known_names():
         found = {name: catalogue(name) for name in ([vendor] if vendor else CATALOGUES)}
     if as_json:
@@ -48,8 +76,18 @@ def show_faults(vendor: str | None, *, as_json: bool = False) -> None:
     console.print(f"policies: {', '.join(policies())}", soft_wrap=True)
 
 
-def show_fault(name: str, vendor: str | None, *, as_json: bool = False) -> None:
-    """Print all fields of a fault, and its health by each policy. Raises ConfigurationError."""
+@app.command("show")
+def faults_show(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="FAULT", help="Name of the fault, such as xid/48.", autocompletion=every_fault),
+    ],
+    vendor: Annotated[
+        str | None, typer.Option("--catalogue", help="Catalogue of the fault, if several catalogues have the fault.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show a fault, and the health that each policy assigns to the fault."""
     vendors = [vendor] if vendor else [known for known in CATALOGUES if name in catalogue(known)]
     if not vendors:
         every = [fault_id for known in CATALOGUES for fault_id in catalogue(known)]
@@ -69,8 +107,19 @@ def show_fault(name: str, vendor: str | None, *, as_json: bool = False) -> None:
             console.print(f"  [cyan]{policy_name:18}[/] {health or 'not named'}")
 
 
-def show_difference(first: str, second: str, *, as_json: bool = False) -> None:
-    """Print the faults with a different health by two policies. Raises ConfigurationError."""
+@app.command("diff")
+def faults_diff(
+    first: Annotated[
+        str,
+        typer.Argument(metavar="POLICY", help="Name of a policy, such as nvidia-plugin.", autocompletion=policies),
+    ],
+    second: Annotated[
+        str,
+        typer.Argument(metavar="POLICY", help="Name of another policy, such as gpud.", autocompletion=policies),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Show the faults to which two policies assign different health."""
     with _known_names():
         one, other = policy(first), policy(second)
     faults = catalogue(_PUBLIC)
