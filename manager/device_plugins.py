@@ -28,14 +28,6 @@ from drahealth.manager.plugin import PluginError, describe_end
 from drahealth.manager.registration import DIAL_LIMIT, Candidate, KubeletSocket, Refused, Socket
 from drahealth.manager.resources import Resources
 from drahealth.proto.clock import Clock
-from drahealth.proto.device_plugin import (
-    ALLOCATE,
-    GET_OPTIONS,
-    GET_PREFERRED_ALLOCATION,
-    LIST_AND_WATCH,
-    PRE_START_CONTAINER,
-    VERSION,
-)
 from drahealth.proto.events import (
     ListReceived,
     Observe,
@@ -48,7 +40,15 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.plain_messages import undecoded_list
 from drahealth.proto.quoting import one_line
-from drahealth.proto.services import MalformedMessage
+from drahealth.proto.services import (
+    ALLOCATE,
+    GET_OPTIONS,
+    GET_PREFERRED_ALLOCATION,
+    LIST_AND_WATCH,
+    PRE_START_CONTAINER,
+    VERSION,
+    MalformedMessage,
+)
 from drahealth.proto.sockets import check_path, target
 from drahealth.proto.values import (
     AdmissionError,

@@ -16,11 +16,10 @@ from watchfiles import awatch
 from drahealth.manager.calls import PluginCalls, first_error, path_text, spawn
 from drahealth.manager.plugin import REASON_LIMIT
 from drahealth.proto.clock import Clock
-from drahealth.proto.device_plugin import KUBELET_SOCKET, REGISTER
 from drahealth.proto.events import GrpcCall, Observe, RegistrationFailed, ignore
 from drahealth.proto.plain_messages import plain
 from drahealth.proto.quoting import one_line
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, MalformedMessage, serve
+from drahealth.proto.services import GET_INFO, KUBELET_SOCKET, NOTIFY_REGISTRATION, REGISTER, MalformedMessage, serve
 from drahealth.proto.sockets import check_path, target
 
 # The registration directory: finds sockets of plugins, registers them, and detects removed ones (W-10 to W-17).

@@ -1,9 +1,4 @@
-"""The gRPC methods between a kubelet and a plugin: one table of paths and message types.
-
-Both ends use the same entry: `METHOD.stub(channel)` calls it, `serve({METHOD: function})` answers it. The messages are
-in our own packages, but the paths are the real ones. So generated stubs are not needed, and nothing collides with other
-stubs in the process.
-"""
+"""The gRPC methods between a kubelet and a plugin, also a device plugin: paths and message types."""
 
 import asyncio
 from collections import defaultdict
@@ -15,6 +10,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
+from drahealth.proto import device_plugin_v1beta1_pb2 as wire
 from drahealth.proto import (
     dra_v1_pb2,
     dra_v1beta1_pb2,
@@ -217,4 +213,22 @@ WATCH_DEVICES_STATUS = ServerStream(
     "/v1alpha1.NodeHealth/WatchDevicesStatus",
     node_health_draft_pb2.Empty,
     node_health_draft_pb2.DevicesStatusResponse,
+)
+
+
+VERSION = "v1beta1"
+"""What a plugin names as its version, in Register and in GetInfo (D-11)."""
+
+KUBELET_SOCKET = "kubelet.sock"
+"""The kubelet's registration socket, in the directory of the device plugins (D-11)."""
+
+REGISTER = Unary("/v1beta1.Registration/Register", wire.RegisterRequest, wire.Empty)
+GET_OPTIONS = Unary("/v1beta1.DevicePlugin/GetDevicePluginOptions", wire.Empty, wire.DevicePluginOptions)
+LIST_AND_WATCH = ServerStream("/v1beta1.DevicePlugin/ListAndWatch", wire.Empty, wire.ListAndWatchResponse)
+GET_PREFERRED_ALLOCATION = Unary(
+    "/v1beta1.DevicePlugin/GetPreferredAllocation", wire.PreferredAllocationRequest, wire.PreferredAllocationResponse
+)
+ALLOCATE = Unary("/v1beta1.DevicePlugin/Allocate", wire.AllocateRequest, wire.AllocateResponse)
+PRE_START_CONTAINER = Unary(
+    "/v1beta1.DevicePlugin/PreStartContainer", wire.PreStartContainerRequest, wire.PreStartContainerResponse
 )

@@ -20,7 +20,6 @@ from drahealth.fakes.control.without_subcommand import (
 )
 from drahealth.fakes.faults.catalogue import catalogue, policy
 from drahealth.fakes.inventory.devices import SHARED, Device, Inventory, cdi_id, check_kind
-from drahealth.proto.device_plugin import KUBELET_SOCKET
 from drahealth.proto.health_apis import (
     HEALTH_APIS,
     SERVED_BY_FAKES,
@@ -29,7 +28,7 @@ from drahealth.proto.health_apis import (
     check_served,
     full_name,
 )
-from drahealth.proto.services import PREPARE
+from drahealth.proto.services import KUBELET_SOCKET, PREPARE
 from drahealth.proto.values import is_extended_resource
 
 # The options of a fake driver, and its control surface.

@@ -44,17 +44,19 @@ from drahealth.fakes.sockets import ServedSocket
 from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
-from drahealth.proto.device_plugin import (
+from drahealth.proto.events import CANCELLED, Observe
+from drahealth.proto.services import (
     ALLOCATE,
+    GET_INFO,
     GET_OPTIONS,
     GET_PREFERRED_ALLOCATION,
     LIST_AND_WATCH,
+    NOTIFY_REGISTRATION,
     PRE_START_CONTAINER,
     REGISTER,
     VERSION,
+    Method,
 )
-from drahealth.proto.events import CANCELLED, Observe
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, Method
 from drahealth.proto.sockets import SocketInUse, is_served
 
 _serial = count(1)

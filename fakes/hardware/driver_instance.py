@@ -26,16 +26,20 @@ from drahealth.fakes.kubelet_plugin.services import LOCK_FILE
 from drahealth.fakes.program.private_files import replace_file
 from drahealth.proto import events
 from drahealth.proto.clock import Clock
-from drahealth.proto.device_plugin import (
+from drahealth.proto.events import Observe
+from drahealth.proto.quoting import one_line
+from drahealth.proto.services import (
     ALLOCATE,
+    GET_INFO,
     GET_OPTIONS,
     GET_PREFERRED_ALLOCATION,
     LIST_AND_WATCH,
+    NOTIFY_REGISTRATION,
     PRE_START_CONTAINER,
+    PREPARE,
+    UNPREPARE,
+    Method,
 )
-from drahealth.proto.events import Observe
-from drahealth.proto.quoting import one_line
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE, Method
 from drahealth.proto.sockets import is_served
 from drahealth.proto.values import DeviceId, PreparedDevice
 

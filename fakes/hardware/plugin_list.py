@@ -16,13 +16,7 @@ from drahealth.fakes.control.fake_options import KEPT, PluginOptions
 from drahealth.fakes.control.replies import ListedDevice
 from drahealth.fakes.hardware.failing import DeviceState
 from drahealth.fakes.hints import near
-from drahealth.proto.device_plugin import (
-    ALLOCATE,
-    GET_PREFERRED_ALLOCATION,
-    KUBELET_SOCKET,
-    PRE_START_CONTAINER,
-    REGISTER,
-)
+from drahealth.proto.services import ALLOCATE, GET_PREFERRED_ALLOCATION, KUBELET_SOCKET, PRE_START_CONTAINER, REGISTER
 from drahealth.proto.sockets import target
 from drahealth.proto.values import PluginDevice
 

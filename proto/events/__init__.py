@@ -23,6 +23,7 @@ from typing import Any, get_args
 
 from drahealth.proto.events.checks import (
     ApiServerSwitched,
+    BackendSwitched,
     CdiSpec,
     CdiSpecsRead,
     ChildrenEnded,
@@ -30,6 +31,10 @@ from drahealth.proto.events.checks import (
     ClaimReadHeld,
     ExperimentEnded,
     ExperimentStarted,
+    FaultCleared,
+    FaultGap,
+    FaultInjected,
+    FaultStage,
     KubeletSwitched,
     OutputMeasured,
     PodRequested,
@@ -43,7 +48,6 @@ from drahealth.proto.events.checks import (
     SocketRemoved,
     SocketsListed,
 )
-from drahealth.proto.events.faults import BackendSwitched, FaultCleared, FaultGap, FaultInjected, FaultStage
 from drahealth.proto.events.kubelet import (
     CheckpointWritten,
     GrpcCall,
@@ -60,11 +64,14 @@ from drahealth.proto.events.kubelet import (
 )
 from drahealth.proto.events.plugin import (
     CANCELLED,
+    DeviceChanged,
     DevicesListed,
+    DeviceUnlisted,
     Prepared,
     Registered,
     RegistrationCallFailed,
     ReportSent,
+    ReportSummary,
     StreamClosed,
     StreamOpened,
     Unprepared,
@@ -95,14 +102,11 @@ from drahealth.proto.events.programs import (
     DriverRetired,
     DriverServed,
     DriverStarted,
+    ExpectationFailed,
+    ExpectationMet,
     ManagerStarted,
     ManagerStopped,
     ManifestRejected,
-)
-from drahealth.proto.events.summary import DeviceChanged, DeviceUnlisted, ReportSummary
-from drahealth.proto.events.timelines import (
-    ExpectationFailed,
-    ExpectationMet,
     StepDone,
     StepFailed,
     StepStarted,

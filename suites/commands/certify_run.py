@@ -41,7 +41,7 @@ from drahealth.suites.driver_checks.profile.file import read_profile
 from drahealth.suites.driver_checks.summary import Summary, summarize
 from drahealth.suites.driver_checks.verdicts import Waiver
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.report.badge import badge
+from drahealth.suites.report.attestation import NO_SUBJECT, NO_SUBJECT_HINT, statement_of, to_text
 from drahealth.suites.report.check_report import (
     Difference,
     certificate_of,
@@ -52,12 +52,10 @@ from drahealth.suites.report.check_report import (
 )
 from drahealth.suites.report.document import CheckReport, to_json
 from drahealth.suites.report.junit import to_junit
-from drahealth.suites.report.markdown import pull_request_text
 from drahealth.suites.report.page import page
 from drahealth.suites.report.result_files import EVIDENCE, REPORT, parsed_report, read_bytes, read_report
 from drahealth.suites.report.shown_by_releases import kubelet_lines, release_lines
-from drahealth.suites.report.statement import NO_SUBJECT, NO_SUBJECT_HINT, statement_of, to_text
-from drahealth.suites.report.text import show
+from drahealth.suites.report.text import badge, pull_request_text, show
 from drahealth.suites.targets.option import choice
 
 # The directory of a certificate: one run at a time, and a certificate is never overwritten by accident.

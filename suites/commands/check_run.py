@@ -32,16 +32,14 @@ from drahealth.suites.driver_checks.summary import Summary, read_waivers, summar
 from drahealth.suites.driver_checks.verdicts import Level, SubjectKind, Waiver, requirements
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.output_paths import check_output_file
-from drahealth.suites.report.badge import badge
+from drahealth.suites.report.attestation import ABOUT, conformance_report
 from drahealth.suites.report.check_report import check_report
-from drahealth.suites.report.conformance import ABOUT, conformance_report
 from drahealth.suites.report.document import CheckReport, to_json
 from drahealth.suites.report.junit import to_junit
-from drahealth.suites.report.markdown import pull_request_text
 from drahealth.suites.report.page import page, page_of
 from drahealth.suites.report.page_view import NOT_JUDGED_AGAIN
 from drahealth.suites.report.result_files import read_files
-from drahealth.suites.report.text import annotations, show
+from drahealth.suites.report.text import annotations, badge, pull_request_text, show
 from drahealth.suites.targets.option import ApiServerKind, choice
 from drahealth.suites.targets.versions import parse_version
 

@@ -1,11 +1,36 @@
-"""The subcommand `observe` of `drahealth`. It imports everything heavy when it runs."""
+"""`drahealth observe`: what the user asks for, the observation, and its report as table, JSON and JUnit XML."""
 
+import os
+import time
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from drahealth.suites.commands.ending import harness_errors
+from drahealth.fakes.cluster.api import timestamp
+from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.cluster.object_rules import subdomain_errors
+from drahealth.fakes.durations import FIXED_HINT, Duration
+from drahealth.fakes.program.console import standard_output
+from drahealth.proto.quoting import printable, quoted
+from drahealth.proto.version import __version__
+from drahealth.suites.commands.ending import harness_errors, run_terminable
+from drahealth.suites.driver_checks.verdicts import Verdict, verdict_of
+from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.observing.facts import NodeFacts
+from drahealth.suites.observing.observer import Asked, Observation, observe
+from drahealth.suites.observing.rules import REFRESHED, RULES, judged, node_verdict, unseen
+from drahealth.suites.output_paths import check_output_file
+from drahealth.suites.report.document import FORMAT, NodeResult, ObservationReport, RequirementResult, code_of, to_json
+from drahealth.suites.report.junit import to_junit
+from drahealth.suites.report.page import page_of
+from drahealth.suites.report.page_view import NODE_WORDS, node_columns
+from drahealth.suites.report.text import STYLE
 
 app = typer.Typer()
 
@@ -46,7 +71,174 @@ def observe_driver(
     Exit codes: 0 all nodes pass, 1 a node fails, 2 wrong usage, 3 error in the environment or interrupted, 4 a node was
     not judged completely.
     """
-    from drahealth.suites.commands.observe_run import Outputs, asked_for, run
 
     asked = asked_for(driver, duration, namespace, device_class, image, node_selector)
     raise typer.Exit(run(asked, kubeconfig, context, Outputs(report, junitxml, html)))
+
+
+_LOUD = (Verdict.FAIL, Verdict.NOT_TESTED)
+
+
+def observation_report(driver: str, seen: Observation, started: str) -> ObservationReport:
+    """Judges each node. Pure."""
+    nodes = tuple(_node(facts, seen.seconds) for _, facts in sorted(seen.nodes.items()))
+    requirements = tuple(
+        RequirementResult(
+            id=rule.id,
+            level=rule.level,
+            family=rule.family,
+            sentence=rule.sentence,
+            source=rule.source,
+            link=rule.link,
+            verdict=verdict_of(node.findings[rule.id].verdict for node in nodes),
+        )
+        for rule in RULES
+    )
+    counts = Counter(one.verdict for one in nodes)
+    words = (
+        "" if seen.interrupted else ", ".join(f"{w} on {n} of {len(nodes)} nodes" for w, n in _by_word(counts).items())
+    )
+    return ObservationReport(
+        format=FORMAT,
+        kind="observation",
+        subject=driver,
+        verdict="interrupted" if seen.interrupted else words,
+        exit_code=code_of(counts, interrupted=seen.interrupted),
+        complete=not seen.interrupted,
+        interrupted=seen.interrupted,
+        reasons=tuple(seen.limits),
+        drahealth=__version__,
+        started=started,
+        seconds=round(seen.seconds, 1),
+        counts=dict(counts),
+        nodes=nodes,
+        requirements=requirements,
+    )
+
+
+def _by_word(counts: Counter[Verdict]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for verdict in sorted(counts):
+        word = NODE_WORDS.get(verdict, "not judged completely")
+        found[word] = found.get(word, 0) + counts[verdict]
+    return found
+
+
+def _node(facts: NodeFacts, end: float) -> NodeResult:
+    findings = judged(facts, end)
+    devices = {device for pod in facts.pods for device in pod.devices()}
+    pods = len({pod.uid for pod in facts.pods})
+    return NodeResult(
+        facts.node, facts.kubelet, node_verdict(findings), findings, pods, len(devices), tuple(unseen(facts))
+    )
+
+
+def show_observation(report: ObservationReport, console: Console) -> None:
+    """Prints a table of the nodes, what is wrong on each, what could not be seen, and the verdict."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("node", "kubelet", "Pods", "devices", "verdict"):
+        table.add_column(heading, no_wrap=True)
+    for node in report.nodes:
+        word = Text(NODE_WORDS.get(node.verdict, "incomplete"), style=STYLE[node.verdict])
+        should = sum(
+            one.level == "SHOULD" and node.findings[one.id].verdict is Verdict.FAIL for one in report.requirements
+        )
+        word.append(f", {should} SHOULD not met" if should else "", style="yellow")
+        table.add_row(node.node, node.kubelet, str(node.pods), str(node.devices), word)
+    console.print(table)
+    levels = {one.id: one for one in report.requirements}
+    for node in report.nodes:
+        for name, found in node.findings.items():
+            if found.verdict in _LOUD:
+                head = f"\n{node.node}: {found.verdict} {name} ({levels[name].level}): {levels[name].sentence}"
+                console.print(Text(head, style=STYLE[found.verdict]), soft_wrap=True)
+                console.print(Text(f"  {printable(found.line)}"), soft_wrap=True)
+    not_seen: dict[str, list[str]] = {}
+    for node in report.nodes:
+        for sentence in node.unseen:
+            not_seen.setdefault(sentence, []).append(node.node)
+    for sentence, nodes in not_seen.items():
+        where = "all nodes" if len(nodes) == len(report.nodes) else ", ".join(nodes[:5])
+        console.print(Text(f"not seen on {where}: {printable(sentence)}", style="dim"), soft_wrap=True)
+    for reason in report.reasons:
+        console.print(Text(printable(reason), style="dim"), soft_wrap=True)
+    style = {0: "bold green", 1: "bold red"}.get(report.exit_code, "bold yellow")
+    said = f"\n{report.subject}: {report.verdict}, observed for {report.seconds:.0f} s"
+    console.print(Text(said, style=style), soft_wrap=True)
+
+
+_KUBECTL = "~/.kube/config"
+_LONGEST = 7 * 24 * 3600.0
+"""Seconds: an observer keeps all facts in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Files for the results."""
+
+    report: str | None
+    junitxml: str | None
+    html: str | None
+
+    def check(self) -> None:
+        """Raises ConfigurationError for a file that cannot be written."""
+        for name in (self.report, self.junitxml, self.html):
+            check_output_file(name)
+
+    def write(self, report: ObservationReport) -> None:
+        """Writes the files."""
+        if self.report:
+            Path(self.report).write_text(to_json(report), encoding="utf-8")
+        if self.junitxml:
+            Path(self.junitxml).write_text(to_junit(report), encoding="utf-8")
+        if self.html:
+            Path(self.html).write_text(page_of(node_columns(report)), encoding="utf-8")
+
+
+def asked_for(driver: str, duration: str, namespace: str, device_class: str, image: str, node_selector: str) -> Asked:
+    """What the options say. Raises ConfigurationError."""
+    if any(subdomain_errors(driver)):
+        raise ConfigurationError(
+            f"--driver must be the name of a driver, got {quoted(driver)}", "such as gpu.example.com"
+        )
+    try:
+        found = Duration.parse(duration)
+    except ValueError:
+        raise ConfigurationError(f"--for: invalid duration {quoted(duration)}", FIXED_HINT) from None
+    if found.kind != "fixed":
+        raise ConfigurationError(f"--for must be one duration, got {quoted(duration)}", FIXED_HINT)
+    if not 1.0 <= found.low <= _LONGEST:
+        raise ConfigurationError(f"--for must be between 1s and 7d, got {quoted(duration)}", FIXED_HINT)
+    return Asked(driver, found.low, namespace, device_class, image, node_selector)
+
+
+def run(asked: Asked, kubeconfig: Path | None, context: str | None, outputs: Outputs) -> int:
+    """Observes, prints and writes the results; returns the exit code."""
+    outputs.check()
+    started, console = timestamp(time.time()), Console(stderr=True, highlight=False)
+    if asked.seconds < REFRESHED:
+        console.print(f"note: OBSERVE-03 is not tested in less than {REFRESHED:g} s", soft_wrap=True)
+    seen = run_terminable(_observe(asked, kubeconfig, context, console))
+    report = observation_report(asked.driver, seen, started)
+    show_observation(report, standard_output())
+    outputs.write(report)
+    return report.exit_code
+
+
+def _kubeconfig() -> Path:
+    """The file that kubectl reads."""
+    return Path(os.environ.get("KUBECONFIG") or _KUBECTL).expanduser()
+
+
+async def _observe(asked: Asked, path: Path | None, context: str | None, console: Console) -> Observation:
+    try:
+        if path is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+            api = KubeClient.in_cluster()
+        else:
+            api = await KubeClient.from_kubeconfig(path or _kubeconfig(), context)
+    except ValueError as error:
+        raise ConfigurationError(str(error), "pass a kubeconfig with --kubeconfig") from None
+    try:
+        return await observe(api, asked, lambda what: console.print(what, style="dim", markup=False, soft_wrap=True))
+    finally:
+        await api.close()

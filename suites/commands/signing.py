@@ -9,9 +9,7 @@ from typing import Any
 
 from drahealth.proto.quoting import one_line
 from drahealth.suites.errors import ConfigurationError, HarnessError
-from drahealth.suites.report.document import CheckReport
-from drahealth.suites.report.result_files import REPORT, read_bytes, read_report
-from drahealth.suites.report.statement import (
+from drahealth.suites.report.attestation import (
     NO_SUBJECT,
     NO_SUBJECT_HINT,
     PAYLOAD_TYPE,
@@ -21,6 +19,8 @@ from drahealth.suites.report.statement import (
     statement_of,
     without_url,
 )
+from drahealth.suites.report.document import CheckReport
+from drahealth.suites.report.result_files import REPORT, read_bytes, read_report
 
 STATEMENT = "statement.json"
 ENVELOPE, BUNDLE = f"{STATEMENT}.dsse", f"{STATEMENT}.sigstore.json"

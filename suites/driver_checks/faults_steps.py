@@ -9,7 +9,7 @@ from drahealth.fakes.waiting import poll
 from drahealth.manager.profile import KEP
 from drahealth.manager.stream import advertised_health_api
 from drahealth.proto.events import FaultCleared, FaultInjected
-from drahealth.proto.events.faults import ActionOutcome
+from drahealth.proto.events.checks import ActionOutcome
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceHealth, Health

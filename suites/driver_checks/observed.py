@@ -6,7 +6,6 @@ from functools import cached_property
 from math import inf
 from typing import Any, Literal, NamedTuple
 
-from drahealth.proto.device_plugin import REGISTER
 from drahealth.proto.events import (
     ClaimAllocated,
     ExperimentEnded,
@@ -23,7 +22,7 @@ from drahealth.proto.events import (
     StreamClosed,
     StreamOpened,
 )
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE
+from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, REGISTER, UNPREPARE
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
 

@@ -10,10 +10,9 @@ from typing import Any, Literal, TypeVar
 from drahealth.fakes.waiting import within
 from drahealth.manager.calls import path_text
 from drahealth.manager.registration import Socket, find_sockets
-from drahealth.proto.device_plugin import KUBELET_SOCKET
 from drahealth.proto.events import RegistrationFailed, SocketsListed
 from drahealth.proto.health_apis import HEALTH_APIS
-from drahealth.proto.services import PREPARE
+from drahealth.proto.services import KUBELET_SOCKET, PREPARE
 from drahealth.suites.driver_checks.experiments import Incomplete
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT

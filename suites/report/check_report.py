@@ -11,10 +11,10 @@ from shlex import join
 from typing import Any
 
 from drahealth.manager.device_plugins import API as DEVICE_PLUGIN_API
-from drahealth.proto.device_plugin import VERSION
 from drahealth.proto.events import FaultInjected, ListReceived
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.quoting import one_line
+from drahealth.proto.services import VERSION
 from drahealth.proto.version import __version__
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.evidence import Evidence

@@ -23,8 +23,7 @@ from drahealth.suites.report.document import (
     ScenarioResult,
     Tone,
 )
-from drahealth.suites.report.lanes import Group, Lanes, lanes_of
-from drahealth.suites.report.scenario_lanes import scenario_group
+from drahealth.suites.report.lanes import Group, Lanes, lanes_of, scenario_group
 
 NODE_WORDS = {Verdict.PASS: "passes", Verdict.FAIL: "fails", Verdict.NOT_APPLICABLE: "passes"}
 """The verdict on a node in words; any other is incomplete."""

@@ -62,7 +62,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "pytest.Co
     """Timelines are tests."""
     if not file_path.name.endswith(".timeline.yaml"):
         return None
-    from drahealth.suites.run.collect import TimelineFile  # only now: it imports all the rest
+    from drahealth.suites.run.timelines import TimelineFile  # only now: it imports all the rest
 
     file: pytest.Collector = TimelineFile.from_parent(parent, path=file_path)
     return file
@@ -80,7 +80,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         raise pytest.UsageError(f"--drahealth-seed must be a whole number, got {seed!r}")
     names = {option.name for option in (*_OPTIONS, *(offered.option for offered in registry.options("run")))}
     if session.config.getoption("--drahealth-node") is not None:
-        from drahealth.suites.run.named_node import NamedNode  # only now: it imports all the rest
+        from drahealth.suites.run.user_fixtures import NamedNode  # only now: it imports all the rest
 
         session.config.pluginmanager.register(NamedNode(session.config), "drahealth-named-node")
         names.remove("keep")

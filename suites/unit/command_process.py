@@ -39,7 +39,7 @@ IMPORTED = (
     "drahealth.suites.command",
     "drahealth.suites.commands.running",
     "drahealth.suites.manager_command.program",
-    "drahealth.suites.run.collect",
+    "drahealth.suites.run.timelines",
     "drahealth.suites.run.reporting",
     "drahealth.suites.run.session",
     "drahealth.suites.targets.kind.target",

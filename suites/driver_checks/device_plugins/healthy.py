@@ -13,7 +13,7 @@ import grpc.aio
 
 from drahealth.fakes.sockets import ServedSocket
 from drahealth.fakes.waiting import cancel_and_wait
-from drahealth.proto.device_plugin import (
+from drahealth.proto.services import (
     ALLOCATE,
     GET_OPTIONS,
     GET_PREFERRED_ALLOCATION,
@@ -22,8 +22,8 @@ from drahealth.proto.device_plugin import (
     PRE_START_CONTAINER,
     REGISTER,
     VERSION,
+    Method,
 )
-from drahealth.proto.services import Method
 from drahealth.proto.sockets import target
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.mutants.table import mutant

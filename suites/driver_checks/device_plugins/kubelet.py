@@ -17,8 +17,11 @@ from drahealth.manager.device_plugins import API, CALL_LIMIT
 from drahealth.manager.plugin import describe_end
 from drahealth.manager.registration import DIAL_LIMIT, KubeletSocket, Refused
 from drahealth.proto.clock import Clock
-from drahealth.proto.device_plugin import (
+from drahealth.proto.events import KubeletSwitched, ListReceived, Observe, StreamClosed, StreamOpened
+from drahealth.proto.plain_messages import undecoded_list
+from drahealth.proto.services import (
     ALLOCATE,
+    DEVICE_PLUGIN,
     GET_OPTIONS,
     GET_PREFERRED_ALLOCATION,
     KUBELET_SOCKET,
@@ -26,10 +29,10 @@ from drahealth.proto.device_plugin import (
     PRE_START_CONTAINER,
     REGISTER,
     VERSION,
+    MalformedMessage,
+    Method,
+    Unary,
 )
-from drahealth.proto.events import KubeletSwitched, ListReceived, Observe, StreamClosed, StreamOpened
-from drahealth.proto.plain_messages import undecoded_list
-from drahealth.proto.services import DEVICE_PLUGIN, MalformedMessage, Method, Unary
 from drahealth.proto.sockets import check_path, is_served, target
 from drahealth.proto.values import PluginDevice
 from drahealth.suites.driver_checks.device_plugins.observed import registration_problem

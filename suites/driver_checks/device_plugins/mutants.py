@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import grpc
 
-from drahealth.proto.device_plugin import GET_OPTIONS, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER
-from drahealth.proto.services import Method
+from drahealth.proto.services import GET_OPTIONS, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER, Method
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.device_plugins.healthy import HealthyPlugin, plugin_mutant
 from drahealth.suites.driver_checks.mutants.healthy import give_up

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, REGISTER, VERSION
 from drahealth.proto.events import (
     Event,
     FaultCleared,
@@ -19,7 +18,7 @@ from drahealth.proto.events import (
     StreamOpened,
 )
 from drahealth.proto.quoting import one_line
-from drahealth.proto.services import DEVICE_PLUGIN, GET_INFO, Unary
+from drahealth.proto.services import ALLOCATE, DEVICE_PLUGIN, GET_INFO, GET_OPTIONS, REGISTER, VERSION, Unary
 from drahealth.proto.values import Health, health_of, is_extended_resource
 from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US, Evidence, Observation
 from drahealth.suites.driver_checks.observed import (

@@ -1,7 +1,7 @@
 """Checks of Pods with devices of a device plugin."""
 
-from drahealth.proto.device_plugin import ALLOCATE, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER
 from drahealth.proto.events import ListReceived
+from drahealth.proto.services import ALLOCATE, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.device_plugins.observed import calls, plugin_pod_runs
 from drahealth.suites.driver_checks.evidence import Evidence

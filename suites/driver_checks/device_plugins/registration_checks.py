@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from drahealth.proto.device_plugin import GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER
 from drahealth.proto.events import (
     ChildrenEnded,
     KubeletSwitched,
@@ -15,6 +14,7 @@ from drahealth.proto.events import (
     SocketsListed,
 )
 from drahealth.proto.quoting import one_line
+from drahealth.proto.services import GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER
 from drahealth.suites.driver_checks.check import check, resource_check
 from drahealth.suites.driver_checks.device_plugins.observed import (
     Registration,

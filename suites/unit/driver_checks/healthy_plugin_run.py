@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER, REGISTER
 from drahealth.proto.events import (
     CdiSpec,
     CdiSpecsRead,
@@ -29,7 +28,14 @@ from drahealth.proto.events import (
     StreamClosed,
     StreamOpened,
 )
-from drahealth.proto.services import Unary
+from drahealth.proto.services import (
+    ALLOCATE,
+    GET_OPTIONS,
+    GET_PREFERRED_ALLOCATION,
+    PRE_START_CONTAINER,
+    REGISTER,
+    Unary,
+)
 from drahealth.proto.values import Health, PluginDevice, ResourceHealth, ResourceStatus
 from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US, Evidence
 from drahealth.suites.driver_checks.experiments import DEVICE_PLUGIN_EXPERIMENTS, UNKNOWN_DEVICE

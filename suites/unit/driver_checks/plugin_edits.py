@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from drahealth.proto.device_plugin import REGISTER
 from drahealth.proto.events import (
     Event,
     FaultCleared,
@@ -14,7 +13,7 @@ from drahealth.proto.events import (
     RegistrationFailed,
     StreamClosed,
 )
-from drahealth.proto.services import Unary
+from drahealth.proto.services import REGISTER, Unary
 from drahealth.proto.values import PluginDevice
 from drahealth.suites.unit.driver_checks.healthy_plugin_run import REGISTRATION, Edit
 

@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER, REGISTER
 from drahealth.proto.events import (
     ApiServerSwitched,
     CdiSpec,
@@ -45,7 +44,17 @@ from drahealth.proto.events import (
     Undecoded,
 )
 from drahealth.proto.health_apis import HEALTH_APIS
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION, PREPARE, UNPREPARE
+from drahealth.proto.services import (
+    ALLOCATE,
+    GET_INFO,
+    GET_OPTIONS,
+    GET_PREFERRED_ALLOCATION,
+    NOTIFY_REGISTRATION,
+    PRE_START_CONTAINER,
+    PREPARE,
+    REGISTER,
+    UNPREPARE,
+)
 from drahealth.proto.values import DeviceHealth, Health, PluginDevice, ResourceHealth, ResourceStatus
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.evidence import Evidence, Observation

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER
 from drahealth.proto.events import (
     CdiSpec,
     CdiSpecsRead,
@@ -26,6 +25,7 @@ from drahealth.proto.events import (
     StreamClosed,
     StreamOpened,
 )
+from drahealth.proto.services import ALLOCATE, GET_OPTIONS, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER
 from drahealth.proto.values import Health, PluginDevice
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.evidence import Evidence

@@ -11,7 +11,6 @@ import pytest
 from drahealth.fakes.control.fake_options import PluginOptions
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.waiting import poll
-from drahealth.proto.device_plugin import KUBELET_SOCKET, REGISTER, VERSION
 from drahealth.proto.events import (
     GrpcCall,
     KubeletSwitched,
@@ -21,6 +20,7 @@ from drahealth.proto.events import (
     StreamClosed,
     StreamOpened,
 )
+from drahealth.proto.services import KUBELET_SOCKET, REGISTER, VERSION
 from drahealth.proto.sockets import is_served, target
 from drahealth.proto.values import PluginDevice
 from drahealth.suites.driver_checks.device_plugins.devices_experiments import (

@@ -14,16 +14,17 @@ from drahealth.fakes.control.remote import ControlFailed
 from drahealth.fakes.control.replies import PluginState
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.sockets import ServedSocket
-from drahealth.proto.device_plugin import (
+from drahealth.proto.events import Registered, StreamClosed, StreamOpened
+from drahealth.proto.services import (
     ALLOCATE,
+    GET_INFO,
     GET_OPTIONS,
     GET_PREFERRED_ALLOCATION,
     LIST_AND_WATCH,
+    NOTIFY_REGISTRATION,
     PRE_START_CONTAINER,
     REGISTER,
 )
-from drahealth.proto.events import Registered, StreamClosed, StreamOpened
-from drahealth.proto.services import GET_INFO, NOTIFY_REGISTRATION
 from drahealth.proto.sockets import SocketInUse, target
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import Rig

@@ -17,7 +17,7 @@ from drahealth.fakes.hardware.devices import plugin_options
 from drahealth.fakes.hardware.failing import DeviceState
 from drahealth.fakes.hardware.plugin_list import MAX_RESPONSES, PluginList, ResponseQueue
 from drahealth.fakes.inventory.devices import Device, Inventory
-from drahealth.proto.device_plugin import ALLOCATE
+from drahealth.proto.services import ALLOCATE
 from drahealth.proto.values import Health, PluginDevice
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import Rig

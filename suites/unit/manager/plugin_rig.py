@@ -10,8 +10,7 @@ import grpc.aio
 from drahealth.fakes.control.fake_options import PluginOptions
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.fakes.sockets import ServedSocket
-from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS, LIST_AND_WATCH, REGISTER, VERSION
-from drahealth.proto.services import Method
+from drahealth.proto.services import ALLOCATE, GET_OPTIONS, LIST_AND_WATCH, REGISTER, VERSION, Method
 from drahealth.proto.sockets import target
 from drahealth.proto.values import Amount, Grant, PodClaims
 from drahealth.suites.unit.endings import PATIENCE

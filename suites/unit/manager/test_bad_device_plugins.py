@@ -9,7 +9,7 @@ import pytest
 from drahealth.manager import device_plugins
 from drahealth.manager.allocations import ALLOCATIONS_FILE
 from drahealth.manager.plugin import PluginError
-from drahealth.proto.device_plugin import ALLOCATE, GET_OPTIONS
+from drahealth.proto.services import ALLOCATE, GET_OPTIONS
 from drahealth.proto.values import AdmissionError, Amount
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.conftest import MakeNode

@@ -10,8 +10,8 @@ from drahealth.manager.profile import KEP, Gates, Profile
 from drahealth.manager.registration import Candidate, Socket
 from drahealth.manager.releases import NEWEST, PROFILES
 from drahealth.manager.resources import GRACE
-from drahealth.proto.device_plugin import GET_PREFERRED_ALLOCATION
 from drahealth.proto.events import PluginRegistered, Registered, StreamClosed
+from drahealth.proto.services import GET_PREFERRED_ALLOCATION
 from drahealth.proto.values import AdmissionError, Amount, Grant, Health, PodClaims
 from drahealth.suites.unit.manager.conftest import MakeNode
 from drahealth.suites.unit.manager.plugin_rig import (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from drahealth.fakes.hardware.device_plugin import FakeDevicePlugin
 from drahealth.manager.plugin import PluginError
-from drahealth.proto.device_plugin import (
+from drahealth.proto.services import (
     ALLOCATE,
     GET_OPTIONS,
     GET_PREFERRED_ALLOCATION,

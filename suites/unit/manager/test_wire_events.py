@@ -8,7 +8,6 @@ import pytest
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.manager.dra import PrepareError
 from drahealth.manager.manager import DeviceManager
-from drahealth.proto.device_plugin import GET_OPTIONS, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER
 from drahealth.proto.events import (
     Event,
     GrpcCall,
@@ -20,6 +19,7 @@ from drahealth.proto.events import (
     StreamOpened,
 )
 from drahealth.proto.health_apis import V1
+from drahealth.proto.services import GET_OPTIONS, GET_PREFERRED_ALLOCATION, PRE_START_CONTAINER
 from drahealth.proto.values import Amount, DeviceHealth, Health, PluginDevice
 from drahealth.suites.unit.manager.plugin_rig import RESOURCE, OddDevicePlugin, call_register, of, run_pod, serve
 from drahealth.suites.unit.manager.rig import DRIVER, Node, until

@@ -8,7 +8,7 @@ import yaml
 from aiohttp import web
 
 from drahealth.fakes.cluster.kube_client import KubeClient
-from drahealth.suites.commands.observe_run import asked_for
+from drahealth.suites.commands.observe import asked_for
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.observing.observer import PERMISSIONS, Asked, claim_of, class_for, observe, pod_on
 from drahealth.suites.unit.answering_server import kubeconfig_of

@@ -5,11 +5,10 @@ from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drahealth.proto.device_plugin import LIST_AND_WATCH
 from drahealth.proto.events import Undecoded
 from drahealth.proto.health_apis import HEALTH_APIS, V1, HealthApi
 from drahealth.proto.plain_messages import has_unknown_fields, plain, undecoded, undecoded_list
-from drahealth.proto.services import PREPARE
+from drahealth.proto.services import LIST_AND_WATCH, PREPARE
 from drahealth.proto.values import DeviceHealth, Health
 
 HOT = DeviceHealth("node-a", "gpu-0", Health.UNHEALTHY, "hot", 7, 1_750_000_000)

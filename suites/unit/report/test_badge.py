@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from drahealth.proto.events import ExperimentEnded
 from drahealth.suites.driver_checks.summary import Outcome, Summary
-from drahealth.suites.report.badge import COLORS, badge
 from drahealth.suites.report.check_report import check_report
 from drahealth.suites.report.document import CheckReport, RunReport
 from drahealth.suites.report.document import ScenarioResult as Result
-from drahealth.suites.report.markdown import pull_request_text
 from drahealth.suites.report.run_report import Run
+from drahealth.suites.report.text import COLORS, badge, pull_request_text
 from drahealth.suites.unit.driver_checks.certificates import certified, core_run
 from drahealth.suites.unit.driver_checks.healthy_run import healthy_run
 from drahealth.suites.unit.report.reports import RERUN, failing, summaries, summary_of

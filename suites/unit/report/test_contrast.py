@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from drahealth.suites.report.badge import COLORS
 from drahealth.suites.report.page import text_of
+from drahealth.suites.report.text import COLORS
 
 TEXT = ("text", "faint", "link", "good", "bad", "open", "calm", "static")
 GRAPHICS = ("healthy", "unhealthy", "unknown", "late", "report")

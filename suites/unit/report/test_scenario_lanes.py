@@ -16,10 +16,9 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.values import DeviceHealth, Health, PluginDevice, ResourceHealth
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.report.lanes import Bar, Group
+from drahealth.suites.report.lanes import Bar, Group, scenario_group
 from drahealth.suites.report.page import ROWS, page_of, scenario_table
 from drahealth.suites.report.result_files import read_files
-from drahealth.suites.report.scenario_lanes import scenario_group
 from drahealth.suites.unit.report.html_parts import Parts
 from drahealth.suites.unit.report.recorded_runs import as_file, write_run
 from drahealth.suites.unit.suites.histories import (

@@ -21,8 +21,8 @@ from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.serve.live_view import LiveView
 from drahealth.fakes.serve.program import Program
 from drahealth.fakes.sockets import ServedSocket
-from drahealth.proto.device_plugin import REGISTER
 from drahealth.proto.events import DeviceChanged, DevicesListed, DeviceUnlisted, Event, ReportSummary
+from drahealth.proto.services import REGISTER
 from drahealth.proto.values import PluginDevice
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import until

@@ -15,8 +15,8 @@ from drahealth.fakes.timelines.stage import report_of
 from drahealth.proto.events import ReportSent, Restarted, StatusSeen, Step
 from drahealth.proto.history import read_history
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.run.collect import as_scenario
 from drahealth.suites.run.scenario import scenario_of
+from drahealth.suites.run.timelines import as_scenario
 from drahealth.suites.unit.suites.test_command import drahealth
 from drahealth.suites.unit.suites.test_play import write
 

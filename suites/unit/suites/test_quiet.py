@@ -3,7 +3,7 @@
 import pytest
 
 from drahealth.proto.events import Event, Record, Restarted, Step, TimePassed
-from drahealth.suites.timelines.node_stage import QUIET, Beginning
+from drahealth.suites.run.timelines import QUIET, Beginning
 
 BEGUN = Beginning(left=7200.0, records=1, timers=frozenset({1, 2}))
 

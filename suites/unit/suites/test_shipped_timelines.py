@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes.timelines.play import stories
-from drahealth.suites import timelines
 from drahealth.suites.judging.status_content import StepFailed, Violation
-from drahealth.suites.run import collect
+from drahealth.suites.run.timelines import as_scenario
 from drahealth.suites.unit.suites import mutants, plugin_mutants, report_mutants, stream_mutants
 from drahealth.suites.unit.suites.mutant_play import NOT_DUE, SOON, Case, play
 
-SHIPPED = Path(timelines.__file__).parent / "shipped"
+SHIPPED = Path(__file__).resolve().parents[3] / "fakes" / "timelines" / "shipped"
 NOTHING = Case("", lambda: None)
 BROKEN = [
     ("gpu-off-the-bus", replace(NOTHING, manager=mutants.NeverNotifies, resync=NOT_DUE)),
@@ -38,7 +37,7 @@ BROKEN = [
 def test_a_broken_reference_fails_a_shipped_timeline(name: str, broken: Case) -> None:
     (story,) = stories(SHIPPED / f"{name}.timeline.yaml")
     with pytest.raises((StepFailed, Violation)):
-        play(replace(broken, story=collect.as_scenario(story)), SOON)
+        play(replace(broken, story=as_scenario(story)), SOON)
 
 
 def test_without_the_taint_the_next_pod_of_story_1_gets_the_same_device(tmp_path: Path) -> None:
@@ -47,7 +46,7 @@ def test_without_the_taint_the_next_pod_of_story_1_gets_the_same_device(tmp_path
     path.write_text("\n  - ".join(step for step in steps if not step.startswith(("taint", "untaint"))))
     (story,) = stories(path)
     with pytest.raises(StepFailed, match="it holds gpu-0, and not gpu-1"):
-        play(replace(NOTHING, story=collect.as_scenario(story)))
+        play(replace(NOTHING, story=as_scenario(story)))
 
 
 def test_each_shipped_timeline_detects_a_broken_reference() -> None:

@@ -2,7 +2,7 @@
 
 from drahealth.proto.events import TimePassed
 from drahealth.proto.values import Health
-from drahealth.suites.timelines.node_stage import LINES, STATES, status_changes
+from drahealth.suites.run.timelines import LINES, STATES, status_changes
 from drahealth.suites.unit.suites.histories import container, entry, history, pod, resource, status
 
 HEALTHY, UNHEALTHY, UNKNOWN = Health

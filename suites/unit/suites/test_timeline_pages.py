@@ -17,8 +17,9 @@ from drahealth.fakes.timelines.plan import Plan
 from drahealth.fakes.timelines.validation import checked_plan
 from drahealth.suites.unit import command_process
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
-SHIPPED = sorted((Path(__file__).resolve().parents[2] / "timelines" / "shipped").glob("*.timeline.yaml"))
+ROOT = Path(__file__).resolve().parents[3]
+DOCS = ROOT / "docs"
+SHIPPED = sorted((ROOT / "fakes" / "timelines" / "shipped").glob("*.timeline.yaml"))
 HEAD: dict[str, Any] = {"format": "fault-timeline/v1", "name": "n"}
 
 

@@ -3,7 +3,7 @@
 import itertools
 import queue
 
-from drahealth.suites.run.collect import story_time
+from drahealth.suites.run.timelines import story_time
 from drahealth.suites.targets.progress import ElapsedTime
 from drahealth.suites.unit.endings import PATIENCE
 

@@ -1,1 +1,0 @@
-"""Fault timelines on targets, and the commands about them."""
