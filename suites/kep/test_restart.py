@@ -122,6 +122,34 @@ async def test_a_device_is_still_unknown_after_the_end_of_its_stream_and_a_kubel
         pod.still_shows(gpu, Health.UNKNOWN, message="")
 
 
+@scenario("PERSIST-01", "PERSIST-02", "STREAM-02", needs=("stop-kubelet",))
+async def test_health_survives_an_orderly_stop_of_the_kubelet(node: Node) -> None:
+    driver, another = await node.driver(devices=2, heartbeat=0, timeout=600), await node.driver()
+    gpu, brief = driver.gpus
+    pod = await node.running_pod((await node.claim(driver, gpu=2))["gpu"], (await node.claim(another))["gpu"])
+    await gpu.becomes(Health.UNHEALTHY, message="before the stop")
+    await brief.becomes(Health.UNHEALTHY, message="with a timeout", timeout=40)
+    await pod.shows(brief, Health.UNHEALTHY, message="with a timeout")
+    await driver.is_silenced()
+    await node.kubelet_stops(orderly=True)
+    await node.advance_time(10)
+    await node.kubelet_starts()
+    await node.kubelet_catches_up()
+    await another.gpus[0].becomes(Health.UNHEALTHY, message="a fence")
+    await pod.shows(another.gpus[0], Health.UNHEALTHY, message="a fence", within="restart")
+    with node.judging("PERSIST-01", "the health from before the stop is known"):
+        pod.still_shows(gpu, Health.UNHEALTHY, message="before the stop")
+    await node.advance_time(30.1)
+    await another.gpus[0].becomes(Health.HEALTHY, message="another fence")
+    await pod.shows(another.gpus[0], Health.HEALTHY, message="another fence")
+    with node.judging("PERSIST-02", "the time of the last report counts"):
+        pod.still_shows(brief, Health.UNKNOWN, message="")
+    await driver.resumes()
+    await gpu.becomes(Health.HEALTHY, message="after the stop")
+    with node.judging("STREAM-02", "the plugin is watched again"):
+        await pod.shows(gpu, Health.HEALTHY, message="after the stop")
+
+
 @scenario("PERSIST-01", "STREAM-07", needs=("stop-kubelet", "control-without-kubelet"))
 async def test_health_survives_a_restart_after_which_the_driver_is_unreachable(node: Node) -> None:
     driver, another = await node.driver(timeout=600), await node.driver()

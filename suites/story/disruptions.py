@@ -41,13 +41,16 @@ class Disruptions:
         self._kubelet_is_stopped = False
         self.history.observe(events.Restarted("kubelet"))
 
-    async def kubelet_stops(self) -> None:
-        """Kill the kubelet. Containers and drivers keep running. The cleanup starts it again if needed."""
+    async def kubelet_stops(self, *, orderly: bool = False) -> None:
+        """Kill the kubelet, or let it stop in an orderly way. Containers and drivers keep running.
+
+        The cleanup starts it again if needed.
+        """
         self._use(Capability.STOP_KUBELET)
-        self.log("the kubelet is killed")
+        self.log("the kubelet stops" if orderly else "the kubelet is killed")
         self.history.observe(events.Stopped("kubelet"))
         self._kubelet_is_stopped = True
-        await self.target.stop_kubelet()
+        await self.target.stop_kubelet(orderly=orderly)
 
     async def kubelet_starts(self) -> None:
         """Start a stopped kubelet with its old files, and wait until it serves the node."""

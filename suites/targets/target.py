@@ -122,8 +122,8 @@ class Target(NodeTarget, Protocol):
     async def drop_driver(self, driver: DriverControl | PluginControl) -> None:
         """Releases a driver or device plugin that was made."""
 
-    async def stop_kubelet(self) -> None:
-        """Kills the kubelet; containers keep running. Harmless on a stopped one."""
+    async def stop_kubelet(self, *, orderly: bool = False) -> None:
+        """Kills the kubelet, or lets it stop in an orderly way; containers keep running. Harmless on a stopped one."""
 
     async def start_kubelet(self) -> None:
         """Starts a stopped kubelet with the same files; returns when the node is Ready."""

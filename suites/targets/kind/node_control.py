@@ -213,6 +213,9 @@ RESTART = f"{_PARTS}end_kubelet\nstart_kubelet\n"
 STOP = f"{_PARTS}end_kubelet\nsystemctl stop kubelet\n"
 """Kills the kubelet, and keeps its unit from starting it again."""
 
+STOP_ORDERLY = "systemctl stop kubelet\n"
+"""Lets the kubelet stop, as before an upgrade of it."""
+
 START = f"{_PARTS}systemctl is-active --quiet kubelet || start_kubelet\n"
 """Starts a stopped kubelet and prints the time; prints nothing if it runs."""
 
@@ -318,9 +321,9 @@ class KindNodes:
         since = float(await self._sh(node, RESTART))
         await self._until_served(node, since)
 
-    async def stop_kubelet(self, node: str) -> None:
-        """Kills the kubelet and keeps it stopped until `start_kubelet`."""
-        await self._sh(node, STOP)
+    async def stop_kubelet(self, node: str, *, orderly: bool = False) -> None:
+        """Kills the kubelet, or lets it stop, and keeps it stopped until `start_kubelet`."""
+        await self._sh(node, STOP_ORDERLY if orderly else STOP)
 
     async def start_kubelet(self, node: str) -> None:
         """Starts a stopped kubelet and returns when the node is Ready. Raises HarnessError."""

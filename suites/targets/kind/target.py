@@ -130,8 +130,8 @@ class KindTarget:
     async def restart_kubelet(self) -> None:
         await self._nodes.restart_kubelet(self.node_name)
 
-    async def stop_kubelet(self) -> None:
-        await self._nodes.stop_kubelet(self.node_name)
+    async def stop_kubelet(self, *, orderly: bool = False) -> None:
+        await self._nodes.stop_kubelet(self.node_name, orderly=orderly)
 
     async def start_kubelet(self) -> None:
         await self._nodes.start_kubelet(self.node_name)

@@ -161,8 +161,8 @@ class KubeletTarget:
     async def restart_kubelet(self) -> None:
         await self._started.restart_kubelet()
 
-    async def stop_kubelet(self) -> None:
-        await self._started.stop_kubelet()
+    async def stop_kubelet(self, *, orderly: bool = False) -> None:
+        await self._started.stop_kubelet(hard=not orderly)
 
     async def start_kubelet(self) -> None:
         await self._started.start_kubelet()

@@ -322,9 +322,9 @@ class ReferenceTarget:
         await self._node.restart_kubelet()
         self._kubelet_is_stopped = False
 
-    async def stop_kubelet(self) -> None:
+    async def stop_kubelet(self, *, orderly: bool = False) -> None:
         self._kubelet_is_stopped = True
-        await self._node.stop_kubelet(kill=True)
+        await self._node.stop_kubelet(kill=not orderly)
 
     async def start_kubelet(self) -> None:
         if self._kubelet_is_stopped:
