@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+import pytest
+
 COMMAND = "from drahealth.suites.command import main\nmain()"
 """The program of the installed `drahealth`."""
 
@@ -78,6 +80,12 @@ async def run_async(program: str, *arguments: str, folder: Path | None = None) -
         finally:
             loop.remove_reader(process.sentinel)
         return _done(process, arguments, out, err)
+
+
+def run_pytest(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    """Run pytest in the folder of the pytester. Raises TimeoutError."""
+    done = run(PYTEST, *arguments, folder=pytester.path)
+    return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), duration=0.0)
 
 
 @contextmanager

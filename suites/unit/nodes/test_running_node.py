@@ -15,7 +15,7 @@ from drahealth.fakes.waiting import poll
 from drahealth.suites import ConfigurationError, HarnessError, Pod, RunningNode
 from drahealth.suites.nodes.running_node import RunningTarget, driver_name
 from drahealth.suites.unit import command_process
-from drahealth.suites.unit.command_process import COMMAND
+from drahealth.suites.unit.command_process import COMMAND, run_pytest
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +90,8 @@ def test_story(drahealth_async_node, drahealth_async_driver):
 def test_the_fixtures_use_the_named_node(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FIXTURES)
     options = ("-p", "no:asyncio", "-p", "no:anyio", "--drahealth-node=drahealth")
-    pytester.runpytest_subprocess(*options).assert_outcomes(passed=1)
-    rejected = pytester.runpytest_subprocess(*options, "--drahealth-target=kubelet")
+    run_pytest(pytester, *options).assert_outcomes(passed=1)
+    rejected = run_pytest(pytester, *options, "--drahealth-target=kubelet")
     assert rejected.ret == pytest.ExitCode.USAGE_ERROR
 
 
@@ -123,7 +123,7 @@ def test_killed(drahealth_node):
 @pytest.mark.usefixtures("state")
 async def test_next_test_removes_what_a_killed_test_left(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(KILLED)
-    run = await asyncio.to_thread(pytester.runpytest_subprocess, "--drahealth-node=drahealth")
+    run = await asyncio.to_thread(run_pytest, pytester, "--drahealth-node=drahealth")
     assert run.ret == -signal.SIGKILL
     target = RunningTarget("drahealth")
     await target.start()
@@ -185,7 +185,7 @@ async def test_failed_test_keeps_its_namespace(
     pytester: pytest.Pytester, test: str, options: tuple[str, ...], kept: int
 ) -> None:
     pytester.makepyfile(test)
-    run = pytester.runpytest_subprocess("--drahealth-node=drahealth", *options)
+    run = run_pytest(pytester, "--drahealth-node=drahealth", *options)
     found = await namespaces()
     assert len(found) == kept
     assert run.stdout.str().count(f"namespace {found[0]}," if found else "kept on node") == kept
@@ -194,7 +194,7 @@ async def test_failed_test_keeps_its_namespace(
 @pytest.mark.usefixtures("state")
 def test_failed_test_shows_its_own_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FAILING)
-    run = pytester.runpytest_subprocess("--drahealth-node=drahealth")
+    run = run_pytest(pytester, "--drahealth-node=drahealth")
     run.stdout.no_fnmatch_line("*anyio/from_thread.py*")
     run.stdout.fnmatch_lines([">*pod.wait_for_health*"])
 
@@ -211,7 +211,7 @@ def test_fails(drahealth_node):
 @pytest.mark.usefixtures("state")
 def test_failed_condition_shows_its_own_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(CONDITION)
-    run = pytester.runpytest_subprocess("--drahealth-node=drahealth")
+    run = run_pytest(pytester, "--drahealth-node=drahealth")
     run.stdout.fnmatch_lines([">*raise ValueError*"])
 
 
@@ -219,7 +219,7 @@ def test_failed_condition_shows_its_own_line(pytester: pytest.Pytester) -> None:
 @pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one process", "distributed"])
 def test_header_has_the_named_node(pytester: pytest.Pytester, options: tuple[str, ...]) -> None:
     pytester.makepyfile("def test_nothing(): pass")
-    run = pytester.runpytest_subprocess("--drahealth-node=drahealth", *options)
+    run = run_pytest(pytester, "--drahealth-node=drahealth", *options)
     assert [line for line in run.outlines if line.startswith("drahealth: ")] == [
         "drahealth: node drahealth of `drahealth up`: the reference"
     ]
@@ -241,21 +241,21 @@ def test_option_of_a_named_node_is_checked_before_the_run(
     pytester: pytest.Pytester, options: tuple[str, ...], fact: str
 ) -> None:
     pytester.makepyfile(x="def test_nothing(drahealth_node): pass")
-    run = pytester.runpytest_subprocess(*options)
+    run = run_pytest(pytester, *options)
     assert run.ret == pytest.ExitCode.USAGE_ERROR
     [error] = [line for line in run.errlines if line.startswith("ERROR: ")]
     assert fact in error
 
 
 STOPPED = """
-import subprocess, sys
-
 import pytest
+
+from drahealth.suites.command import app
 
 @pytest.mark.parametrize("call", ["inject", "run_pod_with_device", "add_driver", "delete", "nothing"])
 def test_node_stops(drahealth_node, call):
     pod = drahealth_node.run_pod_with_device()
-    subprocess.run([sys.executable, "-m", "drahealth", "down", "--name", "short"], check=True)
+    app(["down", "--name", "short"], standalone_mode=False)
     if call == "inject":
         drahealth_node.driver.inject("xid/48", "gpu-0")
     elif call == "delete":
@@ -279,6 +279,6 @@ def test_node_stops(drahealth_node, call):
 def test_node_that_stops_during_a_test_is_named(pytester: pytest.Pytester, call: str, errors: list[str]) -> None:
     assert command_process.run(COMMAND, "up", "--reference", "--name", "short").returncode == 0
     pytester.makepyfile(STOPPED)
-    run = pytester.runpytest_subprocess("--drahealth-node=short", "-k", call)
+    run = run_pytest(pytester, "--drahealth-node=short", "-k", call)
     run.stdout.fnmatch_lines_random(["there is no node short (nodes: drahealth)*", *errors])
     run.stdout.no_fnmatch_line("*During handling*")

@@ -9,7 +9,7 @@ import pytest
 from drahealth.proto.events import StatusSeen, StreamOpened
 from drahealth.proto.health_apis import HEALTH_APIS
 from drahealth.proto.history import read_history
-from drahealth.suites.unit import command_process
+from drahealth.suites.unit.command_process import run_pytest
 
 KEP = ("--pyargs", "drahealth.suites.kep")
 
@@ -38,12 +38,6 @@ async def test_that_is_a_harness_error(node):
 async def test_with_a_mistake_of_its_author(node):
     node.pod_with_a_gpu.by_mistake
 """
-
-
-def run_pytest(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    """Run pytest as a process in the folder of the pytester."""
-    done = command_process.run(command_process.PYTEST, *arguments, folder=pytester.path)
-    return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), duration=0.0)
 
 
 def properties(pytester: pytest.Pytester) -> list[tuple[str | None, str | None]]:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from drahealth.suites.unit.command_process import run_pytest
+
 STORY = """
         async with drahealth_async_node as node, drahealth_async_driver as driver:
             pod = await node.run_pod_with_device(driver)
@@ -78,13 +80,15 @@ def test_entering_a_driver_before_its_node_raises_an_error(drahealth_async_drive
     with pytest.raises(RuntimeError):
         asyncio.run(drahealth_async_driver.__aenter__())
 """
+ERRORS = ("-W", "error", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+"""Warnings are errors, but not that a plugin is imported already: the fork server has done so."""
 NO_PLUGINS = ("-p", "no:asyncio", "-p", "no:anyio")
 
 
 @pytest.mark.parametrize(
     ("tests", "options", "passed"),
     [
-        (SYNC, ("-W", "error", *NO_PLUGINS), 5),
+        (SYNC, (*ERRORS, *NO_PLUGINS), 5),
         (SYNC, ("-n", "2", "--drahealth-profile=v1.36"), 5),
         (WITHOUT_PLUGINS, NO_PLUGINS, 1),
         (WITH_PLUGINS, (), 2),
@@ -102,11 +106,11 @@ def test_fixtures_work_in_tests_of_other_people(
     pytester: pytest.Pytester, tests: str, options: tuple[str, ...], passed: int
 ) -> None:
     pytester.makepyfile(tests)
-    pytester.runpytest_subprocess(*options).assert_outcomes(passed=passed)
+    run_pytest(pytester, *options).assert_outcomes(passed=passed)
 
 
 def test_node_on_a_target_without_local_drivers_is_an_error(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_node(drahealth_node): pass")
-    run = pytester.runpytest_subprocess(*NO_PLUGINS, "--drahealth-target=kind")
+    run = run_pytest(pytester, *NO_PLUGINS, "--drahealth-target=kind")
     run.assert_outcomes(errors=1)
     run.stdout.fnmatch_lines(["*drahealth-target kind*choose reference or kubelet*"])
