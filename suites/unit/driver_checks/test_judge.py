@@ -1,6 +1,7 @@
 """Verdicts: a requirement without evidence never passes."""
 
 from dataclasses import replace
+from functools import cache
 from typing import get_args
 
 import pytest
@@ -14,7 +15,7 @@ from drahealth.suites.driver_checks.judge import ABSENCES, judge, unfinished
 from drahealth.suites.driver_checks.verdicts import LEVELS, Finding, Level, SubjectKind, Verdict, failed, requirements
 from drahealth.suites.driver_checks.verdicts import verdict_of as verdict_of_all
 from drahealth.suites.unit.driver_checks.evidence_of import HEADER, evidence_of
-from drahealth.suites.unit.driver_checks.healthy_run import Edit, healthy_run
+from drahealth.suites.unit.driver_checks.healthy_run import healthy_run
 from drahealth.suites.unit.driver_checks.test_health_checks import ROWS as HEALTH
 from drahealth.suites.unit.driver_checks.test_plugin_checks import ROWS as PLUGIN
 
@@ -94,26 +95,30 @@ def test_violation_that_one_check_sees_decides_the_requirement(other: Verdict) -
     assert verdict_of_all([other, Verdict.FAIL]) is Verdict.FAIL
 
 
-wrong_runs = pytest.mark.parametrize(
-    ("check", "edit"),
-    [pytest.param(c, edit, id=f"{c}: {what}") for c, what, edit, verdict in (*HEALTH, *PLUGIN) if verdict == "FAIL"],
-)
+@cache
+def wrong_runs() -> list[tuple[str, str, Evidence]]:
+    """Checks that fail, each with what is wrong in a run, and the evidence of the run."""
+    rows = [(check, what, edit) for check, what, edit, verdict in (*HEALTH, *PLUGIN) if verdict == "FAIL"]
+    return [(check, what, healthy_run(edit)) for check, what, edit in rows]
 
 
-@wrong_runs
-def test_violation_counts_although_no_experiment_ended(check: str, edit: Edit) -> None:
-    found = [one.verdict for one in judge(unfinished(healthy_run(edit)), [CHECKS[check]]) if one.findings]
-    assert found == [Verdict.FAIL] or (check in ABSENCES and found == [Verdict.NOT_TESTED])
+def test_violation_counts_although_no_experiment_ended() -> None:
+    def counts(check: str, run: Evidence) -> bool:
+        found = [one.verdict for one in judge(unfinished(run), [CHECKS[check]]) if one.findings]
+        return found == [Verdict.FAIL] or (check in ABSENCES and found == [Verdict.NOT_TESTED])
+
+    assert [f"{check}: {what}" for check, what, run in wrong_runs() if not counts(check, run)] == []
 
 
-@wrong_runs
-def test_violation_counts_without_the_other_experiments(check: str, edit: Edit) -> None:
-    whole = healthy_run(edit)
-    shown = CHECKS[check].judge(whole).records
-    needed = {"registration", "services", "slices", *CHECKS[check].reads}
-    needed |= {one.experiment for one in whole.records if one.number in shown}
-    kept = replace(whole, records=tuple(one for one in whole.records if one.experiment in needed))
-    assert CHECKS[check].judge(kept).verdict is Verdict.FAIL
+def test_violation_counts_without_the_other_experiments() -> None:
+    def counts(check: str, whole: Evidence) -> bool:
+        shown = CHECKS[check].judge(whole).records
+        needed = {"registration", "services", "slices", *CHECKS[check].reads}
+        needed |= {one.experiment for one in whole.records if one.number in shown}
+        kept = replace(whole, records=tuple(one for one in whole.records if one.experiment in needed))
+        return CHECKS[check].judge(kept).verdict is Verdict.FAIL
+
+    assert [f"{check}: {what}" for check, what, run in wrong_runs() if not counts(check, run)] == []
 
 
 def test_mistake_in_a_check_is_an_error_of_the_harness() -> None:
