@@ -22,12 +22,10 @@ def test_a_part_exports_the_names_that_type_checkers_see(part: str) -> None:
     assert set(package.__all__) <= set(dir(package))
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_every_public_name_can_be_imported_with_a_star(part: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", f"from {part} import *; print(__version__)"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == metadata.version("drahealth")
+def test_every_public_name_can_be_imported_with_a_star() -> None:
+    code = "\n".join(f"from {part} import *; print(__version__); del __version__" for part in PARTS)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [metadata.version("drahealth")] * len(PARTS)
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -15,11 +15,13 @@ from drahealth.fakes.control.remote import ControlFailed, RemoteDriver, RemoteHo
 from drahealth.fakes.control.wire import LINE_LIMIT, FileWriter, Writer
 from drahealth.proto.events import Registered
 from drahealth.proto.values import Health
+from drahealth.suites.unit.command_process import run_async
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.fakes.driver_rig import DRIVER, Rig
 from drahealth.suites.unit.manager.rig import until
 
 PROGRAM = "drahealth.fakes.serve.session_process"
+SESSION = f"from {PROGRAM} import main\nmain()"
 Process = asyncio.subprocess.Process
 
 
@@ -127,9 +129,8 @@ async def test_live_socket_or_regular_file_is_not_replaced(rig: Rig, kubeconfig:
         else:
             theirs.bind(str(path))
             theirs.listen()
-        process = await run(PROGRAM, "--kubeconfig", str(kubeconfig), "--socket", str(path))
-        _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
-        assert (process.returncode, said.decode()) == (2, f"{PROGRAM}: {reason.format(path)}; pass another --socket\n")
+        done = await run_async(SESSION, "--kubeconfig", str(kubeconfig), "--socket", str(path))
+        assert (done.returncode, done.stderr) == (2, f"{PROGRAM}: {reason.format(path)}; pass another --socket\n")
         assert path.read_text() == "precious" if there == "a file" else path.is_socket()
 
 
@@ -160,10 +161,9 @@ async def test_connect_to_a_socket_without_a_listener_reports_an_error(rig: Rig)
     ],
 )
 async def test_invalid_options_are_reported_on_one_line(arguments: tuple[str, ...], code: int, reason: str) -> None:
-    process = await run(PROGRAM, *arguments)
-    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
-    assert (process.returncode, said.count(b"\n")) == (code, 1)
-    assert said.decode().startswith(f"{PROGRAM}: {reason}")
+    done = await run_async(SESSION, *arguments)
+    assert (done.returncode, done.stderr.count("\n")) == (code, 1)
+    assert done.stderr.startswith(f"{PROGRAM}: {reason}")
 
 
 async def test_replies_can_be_written_to_a_file(rig: Rig, kubeconfig: Path) -> None:

@@ -15,6 +15,7 @@ from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.control.news import News
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.serve.program import Program
+from drahealth.suites.unit.command_process import FAKES, run_async
 from drahealth.suites.unit.endings import PATIENCE
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.serve.rig import DRIVER, Rig, Said
@@ -218,11 +219,9 @@ async def test_invalid_arguments_give_a_one_line_error(
     rig: Rig, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
     given = ("-f", str(rig.file), *arguments) if arguments[0] == "--kubeconfig" else arguments
-    command = (sys.executable, "-m", "drahealth.fakes", "driver", "serve", *given)
-    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
-    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
-    assert (process.returncode, said.count(b"\n")) == (code, 1)
-    assert said.decode().startswith(f"drahealth: {words}")
+    done = await run_async(FAKES, "driver", "serve", *given)
+    assert (done.returncode, done.stderr.count("\n")) == (code, 1)
+    assert done.stderr.startswith(f"drahealth: {words}")
 
 
 # -- the API server

@@ -78,8 +78,15 @@ class World:
         return [line for line in (self.root / "calls").read_text().splitlines() if line.startswith(verb)]
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache of all tests: it keeps the packages, so that only one test waits for pip."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> World:
+    (tmp_path / "cache").symlink_to(cache)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("DRAHEALTH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
