@@ -41,14 +41,11 @@ only** are summaries. Histories and evidence have the complete messages instead.
 """
 
 SECTIONS = {
-    "plugin": "What a driver or device plugin does",
+    "plugin": "What a driver or device plugin does, and summaries of its reports",
     "kubelet": "What a kubelet receives and does",
-    "summary": "Summaries of reports, for live output",
     "pods": "Pods, and actions of a scenario on the node",
-    "programs": "Programs",
-    "timelines": "Timelines",
-    "checks": "Checks of a driver",
-    "faults": "Fault adapters",
+    "programs": "Programs and timelines",
+    "checks": "Checks of a driver, and fault adapters",
 }
 
 FIELDS = {

@@ -24,8 +24,7 @@ from drahealth.fakes.serve.pods import PodObserver
 from drahealth.fakes.timelines.load import load_parts
 from drahealth.fakes.timelines.model import HELD
 from drahealth.fakes.timelines.plan import Action, ChangeKubelet, ChangePod, Expect
-from drahealth.fakes.timelines.play import Story, play, stories
-from drahealth.fakes.timelines.stage import TimelineStage, already_true, sought
+from drahealth.fakes.timelines.play import Story, TimelineStage, already_true, play, sought, stories
 from drahealth.fakes.timelines.validation import steps_of
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import (

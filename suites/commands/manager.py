@@ -90,8 +90,7 @@ def run_manager(
         from drahealth.fakes.program.log import log_as_json
 
         log_as_json()
-    from drahealth.suites.manager_command.options import Options
-    from drahealth.suites.manager_command.program import serve
+    from drahealth.suites.manager_command.program import Options, serve
 
     serve(
         Options.make(

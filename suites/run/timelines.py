@@ -20,8 +20,7 @@ from drahealth.fakes.durations import Duration
 from drahealth.fakes.program.user_files import FileError, Place
 from drahealth.fakes.timelines.model import HELD, PodVerb, Workload
 from drahealth.fakes.timelines.plan import ENDING, Action, ChangeKubelet, ChangePod, Expect, Plan
-from drahealth.fakes.timelines.play import Story, play, stories
-from drahealth.fakes.timelines.stage import TimelineStage, already_true, fits, sought
+from drahealth.fakes.timelines.play import Story, TimelineStage, already_true, fits, play, sought, stories
 from drahealth.fakes.timelines.validation import WINDOWS
 from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto.events import (

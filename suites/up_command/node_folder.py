@@ -344,7 +344,7 @@ def components_of(state: NodeState, progress: Progress) -> Components | None:
     Raises ConfigurationError for an unknown gate, HarnessError if a program cannot be had.
     """
     if state.reference:
-        from drahealth.suites.manager_command.options import gates_of
+        from drahealth.suites.manager_command.program import gates_of
 
         gates_of(gates_text(state.gates))
         return None

@@ -189,7 +189,7 @@ class ReferenceNode:
     """Implements `UpNode` with the program of `drahealth manager`."""
 
     def __init__(self, folder: NodeFolder, gates: Mapping[str, bool]) -> None:
-        from drahealth.suites.manager_command.options import Options
+        from drahealth.suites.manager_command.program import Options
 
         self.paths = NodePaths.of(folder.path, reference=True)
         self._folder = folder

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from drahealth.proto.events import Event, ExperimentEnded, ExperimentStarted, ProcessExited, ReportReceived
-from drahealth.suites.commands.check_progress import PlainView, Progress, TerminalView, judged_by, view_on
+from drahealth.suites.commands.check_run import PlainView, Progress, TerminalView, judged_by, view_on
 from drahealth.suites.driver_checks.driver_run import duration
 from drahealth.suites.driver_checks.output_text import exit_text
 from drahealth.suites.unit.driver_checks.runs import run_with

@@ -12,9 +12,8 @@ from drahealth.fakes.cluster.api import PODS, Object
 from drahealth.fakes.control.fake_options import DriverOptions
 from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.events import Event, ManagerStarted, ManifestRejected
-from drahealth.suites.manager_command.options import Options
 from drahealth.suites.manager_command.output import Observers
-from drahealth.suites.manager_command.program import Program, make_server
+from drahealth.suites.manager_command.program import Options, Program, make_server
 from drahealth.suites.targets.api_servers import ApiServerProcess
 from drahealth.suites.unit.endings import PATIENCE as PATIENCE
 from drahealth.suites.unit.manager.rig import until

@@ -23,7 +23,7 @@ from drahealth.proto.history import HistoryFile, read_history
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.histories import violations
-from drahealth.suites.manager_command.options import Options
+from drahealth.suites.manager_command.program import Options
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.manager_command.rig import CLAIM, DIRECT, DRIVER, PATIENCE, Rig, pod
 

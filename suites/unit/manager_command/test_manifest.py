@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drahealth.fakes.cluster.api_server.server import ApiServer
-from drahealth.suites.manager_command.applier import Applier
-from drahealth.suites.manager_command.manifests import Rejected, is_manifest, parse
+from drahealth.suites.manager_command.manifests import Applier, Rejected, is_manifest, parse
 from drahealth.suites.unit.manager_command.rig import CLAIM, DIRECT, SCHEDULED, pod
 
 KINDS = "Pod, ResourceClaim, ResourceClaimTemplate, DeviceClass, Namespace"

@@ -11,8 +11,7 @@ import pytest
 from drahealth.manager.profile import Gates
 from drahealth.manager.releases import DEFAULT_VERSION, MINORS, NEWEST, PROFILES
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.manager_command.options import Options, gates_of
-from drahealth.suites.manager_command.program import make_server
+from drahealth.suites.manager_command.program import Options, gates_of, make_server
 from drahealth.suites.unit.suites.test_command import refused
 
 OFF = "ResourceHealthStatus=false,ResourceHealthStatusMessage=false"

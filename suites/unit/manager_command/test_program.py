@@ -15,7 +15,7 @@ from drahealth.fakes.hardware.driver import FakeDriver
 from drahealth.proto.events import PodDeleted, Prepared, Unprepared
 from drahealth.proto.values import Health
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.manager_command.options import Options
+from drahealth.suites.manager_command.program import Options
 from drahealth.suites.targets.api_servers import MemoryApiServer
 from drahealth.suites.unit.manager.rig import until
 from drahealth.suites.unit.manager_command.rig import (

@@ -10,8 +10,7 @@ import pytest
 
 from drahealth.fakes.inventory.devices import Inventory
 from drahealth.fakes.timelines.model import DeviceMessage, Message
-from drahealth.fakes.timelines.play import stories
-from drahealth.fakes.timelines.stage import report_of
+from drahealth.fakes.timelines.play import report_of, stories
 from drahealth.proto.events import ReportSent, Restarted, StatusSeen, Step
 from drahealth.proto.history import read_history
 from drahealth.proto.values import DeviceHealth, Health

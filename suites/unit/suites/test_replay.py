@@ -17,8 +17,7 @@ from drahealth.fakes.timelines.build import dump
 from drahealth.fakes.timelines.load import load
 from drahealth.fakes.timelines.model import Trigger
 from drahealth.fakes.timelines.plan import Action, Send
-from drahealth.fakes.timelines.play import play
-from drahealth.fakes.timelines.stage import command_of
+from drahealth.fakes.timelines.play import command_of, play
 from drahealth.fakes.timelines.validation import checked_plan
 from drahealth.proto.health_apis import HEALTH_APIS, V1
 from drahealth.proto.values import DeviceHealth, Health
