@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -49,7 +50,7 @@ def markdown(where: str, text: str) -> Iterator[Sentence]:
 
 def docstrings(where: str, source: str) -> Iterator[Sentence]:
     """The sentences of all docstrings of a module, including those after fields and constants."""
-    for node in ast.walk(ast.parse(source)):
+    for node in _expressions(source):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             text = inspect.cleandoc(node.value.value)
             yield from (Sentence(where, node.lineno, found.text) for found in markdown(where, text))
@@ -57,12 +58,18 @@ def docstrings(where: str, source: str) -> Iterator[Sentence]:
 
 def error_messages(where: str, source: str) -> Iterator[Sentence]:
     """The sentences of the string literals in exceptions: in `raise X("...")` and in `XError("...")`."""
-    for node in ast.walk(ast.parse(source)):
+    for node in _expressions(source):
         if isinstance(node, ast.Call) and _name(node.func).endswith("Error"):
             for argument in node.args:
                 text = _literal(argument)
                 if text:
                     yield from sentences(where, node.lineno, text)
+
+
+@lru_cache(maxsize=1)
+def _expressions(source: str) -> list[ast.Expr | ast.Call]:
+    """The expressions that are statements, and the calls, of a module. Parsing is most of the work."""
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Expr | ast.Call)]
 
 
 def help_texts(command: TyperCommand | TyperGroup, path: str) -> Iterator[Sentence]:
