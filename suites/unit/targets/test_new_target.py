@@ -3,8 +3,6 @@
 import json
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.run.options import Options
 from drahealth.suites.targets import registry
+from drahealth.suites.unit.command_process import Done, run, run_pytest
 
 FOLDER = "drahealth.suites.unit.targets.dummy"
 PAGE = Path(__file__).parents[3] / "ci" / "docs" / "targets_page.py"
@@ -29,10 +28,9 @@ def line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.FOLDERS, "dummy", FOLDER)
 
 
-def drahealth(*arguments: str) -> subprocess.CompletedProcess[str]:
+def drahealth(*arguments: str) -> Done:
     """The command in a process of its own, with the line in its registry."""
-    words = [sys.executable, "-c", COMMAND, *arguments]
-    return subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
+    return run(COMMAND, *arguments)
 
 
 @pytest.mark.parametrize("command", ["run", "play", "doctor"])
@@ -46,8 +44,8 @@ def test_a_new_target_adds_its_options_to_pytest(pytester: pytest.Pytester) -> N
         f"from drahealth.suites.targets.registry import FOLDERS\nFOLDERS['dummy'] = {FOLDER!r}\n"
     )
     pytester.syspathinsert()
-    run = pytester.runpytest_subprocess("-p", "line", "--help")
-    run.stdout.fnmatch_lines(["*--drahealth-colour=COLOUR*", "*dummy: Colour of the dummy*"])
+    shown = run_pytest(pytester, "-p", "line", "--help")
+    shown.stdout.fnmatch_lines(["*--drahealth-colour=COLOUR*", "*dummy: Colour of the dummy*"])
 
 
 def test_a_new_target_is_a_choice_of_target() -> None:
