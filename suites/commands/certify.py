@@ -163,8 +163,7 @@ def verify_report(
     Exit code 4: same verdicts, but the report is from another version of drahealth or of the ledger, or the run did
     not reach its end. Exit code 5: same verdicts, not certified, with --require-certified.
     """
-    from drahealth.suites.commands.certify_run import files_of, verify
-    from drahealth.suites.commands.signing import Signer
+    from drahealth.suites.commands.certify_run import Signer, files_of, verify
 
     signer = Signer(key, identity, issuer, trust_config, subject)
     raise typer.Exit(verify(*files_of(report, evidence), signer, require_certified=require_certified))
@@ -184,7 +183,7 @@ def sign_certificate(
 
     Exit codes: 0 signed, 2 wrong usage, 3 sigstore failed.
     """
-    from drahealth.suites.commands.signing import sign
+    from drahealth.suites.commands.certify_run import sign
 
     typer.echo(f"wrote {sign(folder, key, trust_config)}")
 

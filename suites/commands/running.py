@@ -34,8 +34,7 @@ from drahealth.suites.output_paths import check_histories_folder, check_output_f
 from drahealth.suites.report.document import ScenarioResult
 from drahealth.suites.report.run_report import Run
 from drahealth.suites.run.options import HandedOver, Options
-from drahealth.suites.run.scenario import STANDARD_INPUT, TIMELINE_SUFFIX, scenario_of, scenarios
-from drahealth.suites.run.selection import suggestions
+from drahealth.suites.run.scenario import STANDARD_INPUT, TIMELINE_SUFFIX, scenario_of, scenarios, suggestions
 from drahealth.suites.targets.progress import ElapsedTime
 from drahealth.suites.targets.registry import TargetDefinition
 from drahealth.suites.targets.run_directory import default_root

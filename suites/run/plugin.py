@@ -105,7 +105,7 @@ def pytest_collection_titles(config: pytest.Config, items: list[pytest.Item]) ->
     """`-k` takes titles of scenarios as printed. pytest selects the items after this."""
     found = [scenario for item in items if (scenario := getattr(getattr(item, "function", None), "scenario", None))]
     if found and config.option.keyword:
-        from drahealth.suites.run.selection import pytest_expression  # only now: it imports the ledger
+        from drahealth.suites.run.scenario import pytest_expression  # only now: it imports the ledger
 
         titles = [scenario.title.replace(" ", "_").lower() for scenario in found]
         config.option.keyword = pytest_expression(config.option.keyword, titles)
@@ -191,7 +191,7 @@ def _draw_order(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With a seed, scenarios change places. Timelines and other tests keep theirs."""
     if not (seed := config.getoption("--drahealth-seed")):
         return
-    from drahealth.suites.run.selection import drawn_order
+    from drahealth.suites.run.scenario import drawn_order
 
     places = [
         n for n, item in enumerate(items) if isinstance(item, pytest.Function) and hasattr(item.function, "scenario")

@@ -33,14 +33,15 @@ from drahealth.suites.run.scenario import (
     STANDARD_INPUT,
     Scenario,
     case_of,
+    distribute_evenly,
     health_api_of,
     id_of,
     scenario_of,
     scenarios,
     scenarios_folder,
+    sort_longest_first,
     suffix,
 )
-from drahealth.suites.run.selection import distribute_evenly, sort_longest_first
 from drahealth.suites.run.session import PLAYED, Played, Session
 from drahealth.suites.targets.capabilities import Capability
 

@@ -27,16 +27,6 @@ from drahealth.fakes.cluster.access import static_kubeconfig
 from drahealth.fakes.cluster.api import BINDINGS, EVICTIONS, KINDS, PODS, REPLICA_SETS, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.body_decoding import MESSAGES, typed
 from drahealth.fakes.cluster.api_server.deletion import delete_options
-from drahealth.fakes.cluster.api_server.discovery import (
-    REVIEWS,
-    ROOT,
-    aggregated,
-    aggregated_version,
-    documents,
-    openapi_documents,
-    review_errors,
-    reviewed,
-)
 from drahealth.fakes.cluster.api_server.messages import (
     BODY_LIMIT,
     REJECTIONS,
@@ -53,7 +43,17 @@ from drahealth.fakes.cluster.api_server.messages import (
 from drahealth.fakes.cluster.api_server.patches import Change
 from drahealth.fakes.cluster.api_server.pod_requests import check_target
 from drahealth.fakes.cluster.api_server.resource_requests import Resource, VersionedServer
-from drahealth.fakes.cluster.api_server.served_kinds import SERVED
+from drahealth.fakes.cluster.api_server.served_kinds import (
+    REVIEWS,
+    ROOT,
+    SERVED,
+    aggregated,
+    aggregated_version,
+    documents,
+    openapi_documents,
+    review_errors,
+    reviewed,
+)
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.program.private_files import BearerToken, replace_file
 

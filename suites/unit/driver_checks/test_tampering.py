@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.suites.commands.certify_run import FILES
-from drahealth.suites.commands.signing import STATEMENT
+from drahealth.suites.commands.certify_run import FILES, STATEMENT
 from drahealth.suites.driver_checks.summary import CUT_SHORT
 from drahealth.suites.report.result_files import EVIDENCE, REPORT
 from drahealth.suites.unit import command_process

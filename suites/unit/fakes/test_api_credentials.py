@@ -14,9 +14,8 @@ import pytest
 
 from drahealth.fakes.cluster.access import static_access
 from drahealth.fakes.cluster.api import KINDS, NAMESPACES
-from drahealth.fakes.cluster.api_server.discovery import documents
 from drahealth.fakes.cluster.api_server.http import Credentials, HttpApi
-from drahealth.fakes.cluster.api_server.served_kinds import KindRegistry
+from drahealth.fakes.cluster.api_server.served_kinds import KindRegistry, documents
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.cluster.kube_connection import access

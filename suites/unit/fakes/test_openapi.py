@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from drahealth.fakes.cluster.api_server.discovery import ROOT, openapi_documents
-from drahealth.fakes.cluster.api_server.served_kinds import KindRegistry
+from drahealth.fakes.cluster.api_server.served_kinds import ROOT, KindRegistry, openapi_documents
 
 DOCUMENTS = openapi_documents(KindRegistry())
 

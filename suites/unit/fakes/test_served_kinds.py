@@ -7,8 +7,7 @@ import pytest
 
 from drahealth.fakes.cluster.api import BINDINGS, EVICTIONS, OTHER_KINDS, Object
 from drahealth.fakes.cluster.api_server.body_decoding import MESSAGES
-from drahealth.fakes.cluster.api_server.discovery import REVIEWS
-from drahealth.fakes.cluster.api_server.served_kinds import SERVED
+from drahealth.fakes.cluster.api_server.served_kinds import REVIEWS, SERVED
 from drahealth.suites.unit.fakes.test_api_http import JSON, Web, web
 from drahealth.suites.unit.fakes.test_protobuf_bodies import FROM_CLIENT_GO
 

@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from drahealth.proto.health_apis import HEALTH_APIS
-from drahealth.suites.run.scenario import scenarios_folder
-from drahealth.suites.run.selection import drawn_order
+from drahealth.suites.run.scenario import drawn_order, scenarios_folder
 from drahealth.suites.unit import command_process
 
 FILES = ("--drahealth-report=r.json", "--junitxml=j.xml")

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from drahealth.suites.commands.running import MOST, worker_count
-from drahealth.suites.run import selection
-from drahealth.suites.run.scenario import scenarios
-from drahealth.suites.run.selection import distribute_evenly, seconds, sort_longest_first
+from drahealth.suites.run import scenario
+from drahealth.suites.run.scenario import distribute_evenly, scenarios, seconds, sort_longest_first
 from drahealth.suites.targets.kubelet.definition import DEFINITION as KUBELET
 from drahealth.suites.targets.reference.definition import DEFINITION as REFERENCE
 from drahealth.suites.targets.registry import TargetDefinition
@@ -28,7 +27,7 @@ def usual(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """
     disruptive, *_ = [scenario.name for scenario in scenarios() if scenario.is_exclusive]
     first, last, *_ = [scenario.name for scenario in scenarios() if not scenario.is_exclusive]
-    monkeypatch.setattr(selection, "seconds", lambda: {"kubelet": {first: 1, disruptive: 2, last: 9}})
+    monkeypatch.setattr(scenario, "seconds", lambda: {"kubelet": {first: 1, disruptive: 2, last: 9}})
     return [first, disruptive, last]
 
 

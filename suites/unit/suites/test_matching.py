@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.run.scenario import scenarios
-from drahealth.suites.run.selection import pytest_expression, suggestions
+from drahealth.suites.run.scenario import pytest_expression, scenarios, suggestions
 from drahealth.suites.unit.suites.test_command import drahealth
 
 NAMES = [scenario.title.replace(" ", "_") for scenario in scenarios()]

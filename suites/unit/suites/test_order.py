@@ -1,6 +1,6 @@
 """The order of scenarios that `--seed` draws."""
 
-from drahealth.suites.run.selection import drawn_order
+from drahealth.suites.run.scenario import drawn_order
 
 NAMES = [f"test_{number}" for number in range(30)]
 
