@@ -372,6 +372,8 @@ def break_is_reported_after_a_backend_restart(evidence: Evidence) -> Finding:
 def _after_backend(found: Episode, back: Observation[BackendSwitched]) -> Finding:
     """Whether the device was healthy before the break, and the break was reported once the driver had connected."""
     for stream in found.streams:
+        if stream.end and stream.end.at < began(found.broken):
+            continue  # its last report is an old one
         times = arrivals(stream).get(found.device, [])
         before = [one for one in times if one[0] < began(found.broken)][-1:]
         if before and before[0][2].health is not Health.HEALTHY:

@@ -126,6 +126,8 @@ def test_driver_must_use_a_backend_that_returned() -> None:
     assert verdict(check, *stream("a", 0, 90, never), back, BREAK) is FAIL
     assert verdict(check, *stream("a", 0, 60, {1.0: WELL, 6.0: SICK, 10.5: SICK}), back, BREAK) is FAIL
     assert verdict(check, *right, BREAK) is NOT_TESTED
+    assert verdict(check, *right, *stream("b", 0, 2, {1.0: Health.UNKNOWN}), back, BREAK) is PASS
+    assert verdict(check, *right, *stream("b", 0, 60, {1.0: Health.UNKNOWN}), back, BREAK) is FAIL
     much_later, cleared = (80.0, BROKEN), {1.0: WELL, 80.5: SICK}
     assert verdict(check, *stream("a", 0, 120, cleared), back, much_later) is PASS
     assert verdict(check, *stream("a", 0, 120, {1.0: WELL, 95.0: SICK}), back, much_later) is FAIL
