@@ -582,8 +582,10 @@ def _writes(evidence: Evidence, experiment: str) -> Iterator[_Write]:
         if not lists or not is_of(one.what.slice, driver) or one.number < lists[0].number:
             continue
         name, new = slice_name(one.what.slice), one.what.slice
-        before, last[name] = last.get(name), new
-        same = before is not None and _devices(before) == _devices(new)
+        before = last.pop(name, None)
+        if one.what.change != "DELETED":
+            last[name] = new
+        same = before is not None and _content(before) == _content(new)
         if one.what.change == "DELETED" or not same:
             changed.add(_generation(new))
         starting = any(since <= one.at <= since + PUBLISH_LIMIT for since in starts)
@@ -611,17 +613,20 @@ def _generation(found: Any) -> tuple[str, int]:
     return text(found, "spec", "pool", "name"), _number(found, "generation")
 
 
-def _devices(found: Any) -> list[Any]:
-    """The devices of a ResourceSlice without the times of their taints, which TAINT-03 judges."""
+def _content(found: Any) -> tuple[int, list[Any]]:
+    """The number of ResourceSlices of the pool, and the devices without the times of their taints.
+
+    TAINT-03 judges the times. The number changes with taints: a ResourceSlice with taints has at most 64 devices.
+    """
 
     def timeless(taint: Any) -> Any:
         return {key: value for key, value in taint.items() if key != "timeAdded"} if isinstance(taint, dict) else taint
 
-    devices = sequence(found, "spec", "devices")
-    return [
+    devices = [
         {**one, "taints": list(map(timeless, sequence(one, "taints")))} if isinstance(one, dict) else one
-        for one in devices
+        for one in sequence(found, "spec", "devices")
     ]
+    return _number(found, "resourceSliceCount"), devices
 
 
 @check(

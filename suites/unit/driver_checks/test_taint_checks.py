@@ -117,6 +117,22 @@ def test_missing_taint_without_a_later_list_proves_nothing() -> None:
     assert finding("broken-device-is-tainted", early).verdict == "NOT_TESTED"
 
 
+def test_pool_that_needs_more_slices_with_taints_is_written_anew() -> None:
+    """A slice with taints has at most 64 devices: a second one comes with the taint, and goes and comes again."""
+    one, second = slice_of({}), slice_of({}, name="b", generation=2, count=2)
+    writes: list[tuple[float, Event]] = [
+        (10.2, SliceChanged("MODIFIED", slice_of({}, generation=2, count=2))),
+        (10.2, SliceChanged("ADDED", second)),
+        (30.2, SliceChanged("MODIFIED", slice_of({}, generation=3))),
+        (30.2, SliceChanged("DELETED", second)),
+        (35.2, SliceChanged("MODIFIED", slice_of({}, generation=4, count=2))),
+        (35.2, SliceChanged("ADDED", slice_of({}, name="b", generation=4, count=2))),
+    ]
+    more = ((5.0, "faults", SlicesListed((one,))), *((at, "faults", event) for at, event in writes))
+    found = finding("taint-changes-only-its-slice", fault_run(steps=DECLARED, more=more))
+    assert found.verdict == "PASS"
+
+
 def test_other_slice_with_a_new_generation_is_a_needless_write() -> None:
     lists = [slice_of({}, name=name, count=2) for name in "ab"]
     tainted = slice_of({"gpu-1": [TAINT]}, generation=2, count=2)
