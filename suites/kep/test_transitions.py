@@ -17,8 +17,12 @@ CHANGES = ((_U, "a"), (_U, "b"), (_K, ""), (_H, "c"), (_K, "d"), (_U, ""), (_H, 
 """Each change of health once, with a message after none, none after a message, and a new message."""
 MIXED = ((_U, _H, _K, _K, _U, _H), (_H, _K, _U, _H, _K, _U), (_K, _U, _H, _U, _H, _K))
 """Healths of the six devices of the drivers. Each device has each health once, and never that of the next device."""
-SPANS = (8, 16, 22)
-"""Timeouts in seconds. Between two looks one expires, and no other one does, nor after half or twice its timeout."""
+SPANS = (8, 16, 22), (4.2, 9.5, 17.0, 23.0)
+"""Timeouts and looks, in seconds after a report. Before the first look no timeout has passed, before the second look
+the first one, and so on. Each half or twice of a timeout has another look before or after it than the timeout.
+"""
+SPANS_OF_A_RESTART = (14, 21, 26), (2.0, 15.0, 22.0, 27.0)
+"""The same if the kubelet restarts before the first look, which can take several seconds."""
 
 
 @scenario("STATUS-01", "STATUS-03", "STATUS-13", "STATUS-16", "DP-01", "DP-02")
@@ -33,11 +37,15 @@ async def test_each_change_of_each_of_several_devices_shows(node: Node) -> None:
 @scenario("PERSIST-01", "PERSIST-04", "DP-07", "STATUS-01", "STATUS-03", "STATUS-13")
 async def test_each_of_several_devices_keeps_its_health_over_a_kubelet_restart_and_changes_after_it(node: Node) -> None:
     devices = await fleet(node)
-    for number in (0, 1):
-        await _restart(devices, number)
-    await _disturb(devices)
-    for number in (2, 3, 4, 5):
-        await _restart(devices, number)
+    await _restart(devices, "as it started")
+    for driver in devices.drivers:
+        await devices.becomes(driver.gpus[0], _U, "alone before a restart")
+    await _restart(devices, "with one change")
+    for number in range(4):
+        if number == 1:
+            await _disturb(devices)
+        await _mix(devices, number, f"before restart {number}")
+        await _restart(devices, f"with changes {number}")
     await _change(devices, "after disturbances")
     await _report_alone(devices, "after disturbances")
     devices.keeps_its_order()
@@ -65,7 +73,8 @@ async def test_after_disturbances_each_of_several_devices_still_expires(node: No
     devices = await fleet(node)
     await _disturb(devices)
     await _expire(devices, 0, restarts=True, returns=True)
-    await _expire(devices, 1, renews=True)
+    await _expire(devices, 1, lacks_one=True)
+    await _expire(devices, 2, renews=True)
 
 
 @scenario("UPDATE-01", "UPDATE-04", "STREAM-02", "STREAM-04", needs=("restart-kubelet",))
@@ -129,12 +138,12 @@ async def _report_alone(devices: Fleet, when: str) -> None:
         await driver.control.set_heartbeat(beat)
 
 
-async def _restart(devices: Fleet, number: int) -> None:
+async def _restart(devices: Fleet, state: str) -> None:
     """The kubelet restarts, and the drivers report nothing before they have changes."""
     node = devices.node
     await _restart_in_silence(devices)
     with node.judging("PERSIST-01", "each device shows its health from before the restart"):
-        await devices.syncs(f"after restart {number}")
+        await devices.syncs(f"after a restart {state}")
         devices.still_shows(devices.gpus)
     with node.judging("DP-07", "each device plugin is watched again"):
         await devices.show(devices.listed, "restart")
@@ -142,7 +151,6 @@ async def _restart(devices: Fleet, number: int) -> None:
         await devices.has_its_entries()
     for driver in devices.drivers:
         await driver.resumes()
-    await _mix(devices, number, f"after restart {number}")
 
 
 async def _restart_in_silence(devices: Fleet) -> None:
@@ -246,12 +254,13 @@ async def _expire(
     timeout; the longest timeout is left out.
     """
     node, when = devices.node, f"in round {number}"
-    spans = {gpu: SPANS[(place + number) % 3] for place, gpu in enumerate(devices.gpus)}
+    timeouts, looks = SPANS_OF_A_RESTART if restarts else SPANS
+    spans = {gpu: timeouts[(place + number) % 3] for place, gpu in enumerate(devices.gpus)}
     healths = zip(devices.gpus, MIXED[number], strict=True)
     states: dict[AnyGpu, Shown] = {
         gpu: (_H if health is _H else _U, f"{gpu} of {gpu.driver} {when}") for gpu, health in healths
     }
-    default = [gpu for gpu in devices.gpus if lacks_one and spans[gpu] == SPANS[-1]]
+    default = [gpu for gpu in devices.gpus if lacks_one and spans[gpu] == timeouts[-1]]
 
     async def report() -> None:
         for driver in devices.drivers:
@@ -261,16 +270,23 @@ async def _expire(
 
     for driver in devices.drivers:
         await driver.is_silenced()
+    began = devices.now()
     await report()
     devices.shown |= states
     await devices.show(devices.gpus)
     if renews:
-        await node.advance_time(4.2)
+        await node.advance_time(looks[0])
+        began = devices.now()
         await report()
-    for wait, ended in ((4.2, SPANS[:0]), (5.3, SPANS[:1]), (7.5, SPANS[:2]), (6.0, SPANS)):
-        await node.advance_time(wait)
+    for passed, look in enumerate(looks):
+        ended = timeouts[:passed]
+        await node.advance_time(max(began + look - devices.now(), 0))
         if restarts and not ended:
-            await _restart_in_silence(devices)
+            for gpu in (gpu for gpu in devices.gpus if spans[gpu] == timeouts[-1]):
+                states[gpu] = devices.shown[gpu] = (states[gpu][0], f"{gpu} of {gpu.driver} later {when}")
+                await gpu.driver.control.report([gpu.reading(*states[gpu], timeouts[-1] - int(look))])
+                await devices.show([gpu])
+            await _restart_in_silence(devices)  # the checkpoint is newer than most reports
         await devices.syncs(f"{len(ended)} timeouts have passed {when}")
         gone = [gpu for gpu in devices.gpus if spans[gpu] in ended and gpu not in default]
         with node.judging("TIMEOUT-02", "within its timeout each device keeps its health"):
@@ -280,7 +296,7 @@ async def _expire(
             with node.judging("TIMEOUT-01", "it shows as Unknown"):
                 devices.still_shows([gpu])
     if default:
-        await node.advance_time(7.5)
+        await node.advance_time(max(began + 30.5 - devices.now(), 0))
         await devices.syncs(f"thirty seconds have passed {when}")
         devices.shown |= dict.fromkeys(default, (_K, ""))
         with node.judging("TIMEOUT-03", "a device without a timeout shows Unknown after thirty seconds"):
@@ -288,8 +304,10 @@ async def _expire(
     if returns:
         devices.shown |= states
         with node.judging("TIMEOUT-04", "the pod shows the recovery"):
-            await report()
-            await devices.show(devices.gpus)
+            for gpu in devices.gpus:
+                await gpu.driver.control.report([gpu.reading(*states[gpu], spans[gpu])])
+                for part in devices.parts(gpu):
+                    await part.shows(gpu, *states[gpu])
         await report()
         for fence in ("once", "twice"):  # the first one may be faster than the reports
             await devices.syncs(f"{fence} after the return {when}")
@@ -358,9 +376,9 @@ async def _list(devices: Fleet, number: int) -> None:
             await listed.is_restored()
             devices.shown[listed] = (health, "")
             await devices.show([listed])
-        for health in (_U, _H):
+    for health in (_U, _H):
+        for plugin in devices.plugins:
             await plugin.control.set_health("all", health)
             devices.shown |= dict.fromkeys(plugin.gpus, (health, ""))
             await devices.show(plugin.gpus)
-    await _mix(devices, number, "before the device plugins deregister")
-    await _disconnect(devices, [plugin.unregisters for plugin in devices.plugins])
+        await _disconnect(devices, [plugin.unregisters for plugin in devices.plugins])

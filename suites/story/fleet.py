@@ -1,8 +1,10 @@
 """A fleet: several drivers, device plugins and Pods, and what the status of each Pod must show of each device."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from drahealth.proto.events import TimePassed
 from drahealth.proto.values import Health
 from drahealth.suites.story.claims import Use
 from drahealth.suites.story.hardware import DevicePlugin, Driver, Gpu, PluginGpu, ResourceRequest
@@ -102,6 +104,10 @@ class Fleet:
         for gpu in self.fence.gpus:
             for part in self.parts(gpu):
                 await part.shows(gpu, *self.shown[gpu])
+
+    def now(self) -> float:
+        """Seconds on the clock of the node, from any start."""
+        return time.monotonic() + sum(passed.seconds for passed in self.node.history.of(TimePassed))
 
     def keeps_its_order(self) -> None:
         """Check that the entries of each container, and the devices of each entry, never changed their order."""

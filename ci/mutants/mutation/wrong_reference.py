@@ -201,11 +201,18 @@ def _follow(world: World) -> None:
 
     def list_ended(right: Any) -> Any:
         def follow(manager: DevicePluginManager, plugin: DevicePlugin) -> None:
-            for device, health in world.lists[plugin.resource].items():
-                world.moves[plugin.resource, device] = {faults.ANY, f"{health} to {Health.UNKNOWN}"}
-            world.ended.add(plugin.resource)
             right(manager, plugin)
             world.happened[node_of(plugin.resource)].add(faults.STREAM_END)
+
+        return follow
+
+    def plugin_ended(right: Any) -> Any:
+        def follow(manager: DevicePluginManager, plugin: DevicePlugin) -> None:
+            for device, health in world.lists[plugin.resource].items():
+                world.moves[plugin.resource, device] = {faults.ANY, f"{health} to {Health.UNKNOWN}"}
+            right(manager, plugin)
+            if manager._resources.newest(plugin.resource) is None:
+                world.ended.add(plugin.resource)
 
         return follow
 
@@ -288,6 +295,7 @@ def _follow(world: World) -> None:
         (DraManager, "load", load),
         (DraManager, "_ended", ended),
         (DevicePluginManager, "_list_ended", list_ended),
+        (DevicePluginManager, "_ended", plugin_ended),
         (Claims, "add", hold),
         (Claims, "hold", hold),
         (Allocations, "add", allocate),

@@ -178,6 +178,21 @@ async def test_allocation_of_an_unknown_device_fails(rig: Rig, plugin: PluginCon
     assert (failed.value.code(), (await plugin.state()).allocations) == (grpc.StatusCode.NOT_FOUND, 0)
 
 
+async def test_a_plugin_that_deregisters_runs_on_without_its_registration_socket(rig: Rig) -> None:
+    plugin = FakeDevicePlugin(options(rig, registration="plugins_registry"))
+    rig.on_close(plugin.stop)
+    await plugin.start()
+    await plugin.unregister()
+    assert ((await plugin.state()).running, (rig.root / "registry/example.com_gpu.sock").exists()) == (True, False)
+    await plugin.register()
+    assert (await rig.call(GET_INFO, "registry/example.com_gpu.sock")).name == RESOURCE
+
+
+async def test_a_plugin_without_a_registration_socket_cannot_deregister(plugin: PluginControl) -> None:
+    with pytest.raises((ValueError, ControlFailed), match="no socket in the registration directory"):
+        await plugin.unregister()
+
+
 async def test_rejected_registration_shows_in_the_state(rig: Rig, plugin: PluginControl) -> None:
     kubelet = Kubelet(rig)
     kubelet.error = "no such resource"
