@@ -84,6 +84,12 @@ def test_the_paths_are_those_that_kubelets_call() -> None:
         "/v1alpha1.DRAResourceHealth/NodeWatchResources",
         "/v1alpha1.NodeHealth/WatchResources",
         "/v1alpha1.NodeHealth/WatchDevicesStatus",
+        "/v1beta1.Registration/Register",
+        "/v1beta1.DevicePlugin/GetDevicePluginOptions",
+        "/v1beta1.DevicePlugin/ListAndWatch",
+        "/v1beta1.DevicePlugin/GetPreferredAllocation",
+        "/v1beta1.DevicePlugin/Allocate",
+        "/v1beta1.DevicePlugin/PreStartContainer",
     ]
 
 
