@@ -11,7 +11,6 @@ from drahealth.fakes.cluster import refusals
 from drahealth.fakes.cluster.api import BINDINGS, EVICTIONS, KINDS, PODS, REPLICA_SETS, ApiError, Kind, Object
 from drahealth.fakes.cluster.api_server.body_decoding import MESSAGES, typed
 from drahealth.fakes.cluster.api_server.deletion import delete_options
-from drahealth.fakes.cluster.api_server.http import RequestChecks
 from drahealth.fakes.cluster.api_server.messages import (
     BODY_LIMIT,
     REJECTIONS,
@@ -27,6 +26,7 @@ from drahealth.fakes.cluster.api_server.messages import (
 )
 from drahealth.fakes.cluster.api_server.patches import Change
 from drahealth.fakes.cluster.api_server.pod_requests import check_target
+from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
 from drahealth.fakes.cluster.api_server.resource_requests import Resource, VersionedServer
 from drahealth.fakes.cluster.api_server.served_kinds import (
     REVIEWS,

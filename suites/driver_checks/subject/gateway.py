@@ -14,8 +14,9 @@ from aiohttp import web
 
 from drahealth.fakes.cluster.access import Access
 from drahealth.fakes.cluster.api import CRDS, NAMESPACES, NODES, ApiError, Kind, ListWatch, Object, custom_kinds
-from drahealth.fakes.cluster.api_server.http import HOSTS, LOOPBACK, Credentials, RequestChecks
+from drahealth.fakes.cluster.api_server.http import HOSTS, LOOPBACK, Credentials
 from drahealth.fakes.cluster.api_server.messages import BODY_LIMIT, status_response
+from drahealth.fakes.cluster.api_server.request_checks import RequestChecks
 from drahealth.fakes.program.private_files import replace_file
 from drahealth.fakes.waiting import poll
 from drahealth.suites.driver_checks.subject.places import Places, filled
