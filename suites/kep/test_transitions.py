@@ -3,13 +3,13 @@
 Each scenario does the same twice to a fleet, and again after everything else has happened to it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from drahealth.proto.values import Health
 from drahealth.suites.run.scenario import scenario
 from drahealth.suites.story.fleet import LASTING, AnyGpu, Fleet, Shown, fleet
-from drahealth.suites.story.hardware import Driver
+from drahealth.suites.story.hardware import DevicePlugin, Driver
 from drahealth.suites.story.node import Node
 
 _H, _U, _K = Health.HEALTHY, Health.UNHEALTHY, Health.UNKNOWN
@@ -96,10 +96,13 @@ async def test_the_lists_of_each_of_several_device_plugins_count(node: Node) -> 
 
 
 async def _mix(devices: Fleet, number: int, when: str) -> None:
-    """Every device changes: every second one of the drivers with a message, every second listed one to Unhealthy."""
+    """Every device changes: those that become Unknown, and others, with a message; every second listed one to
+    Unhealthy.
+    """
     changes: dict[AnyGpu, Shown] = {}
     for place, (gpu, health) in enumerate(zip(devices.gpus, MIXED[number % 3], strict=True)):
-        changes[gpu] = (health, f"{gpu} of {gpu.driver} {when}" if (place + number) % 2 else "")
+        has_message = health is _K or (place + number) % 2
+        changes[gpu] = (health, f"{gpu} of {gpu.driver} {when}" if has_message else "")
     for place, listed in enumerate(devices.listed):
         changes[listed] = ((_U, _H)[(number + place) % 2], "")
     await devices.become(changes)
@@ -215,13 +218,13 @@ async def _end_streams(devices: Fleet, number: int) -> None:
         for health in (_U, _H):
             with node.judging("STREAM-05", "each report on the new stream counts"):
                 await devices.become_alike(driver, health, f"{health} on the stream after {code}")
-    await _disconnect(devices, [plugin.list_ends for plugin in devices.plugins])
+    await _disconnect(devices, {plugin: plugin.list_ends for plugin in devices.plugins})
 
 
-async def _disconnect(devices: Fleet, ends: Sequence[Callable[[], Awaitable[None]]]) -> None:
+async def _disconnect(devices: Fleet, ends: Mapping[DevicePlugin, Callable[[], Awaitable[None]]]) -> None:
     """After these ends the devices of each device plugin show Unknown, and no others, until it registers again."""
     before = dict(devices.shown)
-    for plugin, end in zip(devices.plugins, ends, strict=True):
+    for plugin, end in ends.items():
         await end()
         if devices.node.profile.tells_of_lost_devices:  # otherwise DP-04 and DP-10 fail in their own scenarios
             with devices.node.judging("DP-10", "they show as Unknown, and no others"):
@@ -381,4 +384,5 @@ async def _list(devices: Fleet, number: int) -> None:
             await plugin.control.set_health("all", health)
             devices.shown |= dict.fromkeys(plugin.gpus, (health, ""))
             await devices.show(plugin.gpus)
-        await _disconnect(devices, [plugin.unregisters for plugin in devices.plugins])
+        order = devices.plugins if health is _U else devices.plugins[::-1]
+        await _disconnect(devices, {plugin: plugin.unregisters for plugin in order})

@@ -994,11 +994,14 @@ def _list(fault: Fault, world: World, trigger: Trigger) -> None:
         def listed(manager: DevicePluginManager, plugin: DevicePlugin, devices: Sequence[PluginDevice]) -> None:
             resource, known = plugin.resource, world.lists[plugin.resource]
             node, healths = node_of(resource), {one.id: one.health for one in devices}
-            hits = [one.id for one in devices if pulls(manager, resource, one.id, changes(known, one))]
+            is_of_omitted = fault.what == "a device that it omits stays"
+            hits = [
+                one.id for one in devices if not is_of_omitted and pulls(manager, resource, one.id, changes(known, one))
+            ]
             wrong = dict(healths)
             for name in hits:
                 wrong[name] = wrong_health(healths, known, name)
-            if fault.what == "a device that it omits stays":
+            if is_of_omitted:
                 omitted = [name for name in known if name not in healths]
                 wrong |= {name: known[name] for name in omitted if pulls(manager, resource, name, {faults.ANY})}
             if hits and fault.what == "it counts for the next resource":
