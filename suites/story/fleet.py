@@ -165,9 +165,9 @@ async def fleet(node: Node, registration: str = "kubelet.sock") -> Fleet:
         await driver.starts()
     first = await node.device_plugin(3, registration=registration)
     second = await node.device_plugin(["gpu-3", "gpu-4", "gpu-5"], registration=registration)
-    fences = [(await node.claim(fence))["gpu"] for _ in range(3)]
     pair, single = (await node.claim(one, gpu=2))["gpu"], (await node.claim(two))["gpu"]
     other_single, other_pair = (await node.claim(one))["gpu"], (await node.claim(two, gpu=2))["gpu"]
+    fences = [(await node.claim(fence))["gpu"] for _ in range(3)]
     containers: list[dict[str, list[Use | ResourceRequest]]] = [
         {"left": [fences[0], pair, first.request(2)], "right": [single, second.request()]},
         {"left": [other_single, first.request()], "right": [fences[1], other_pair, second.request(2)]},
