@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -52,6 +53,9 @@ IMPORTED = (
     "typer.rich_utils",
 )
 """The modules that the fork server imports."""
+
+COLOURS = ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS")
+"""The variables with any of which typer's module prints colours, from its import on; pytest's pytester sets one."""
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([*IMPORTED])
@@ -95,6 +99,10 @@ def _outputs() -> Iterator[tuple[Path, Path]]:
 
 
 def _start(program: str, arguments: tuple[str, ...], folder: Path | None, *outputs: Path) -> ForkServerProcess:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in COLOURS:
+            patch.delenv(name, raising=False)
+        forkserver.ensure_running()
     files = (os.devnull, *map(str, outputs))
     where = str(folder or Path.cwd())
     process = _CONTEXT.Process(target=_main, args=(program, arguments, where, dict(os.environ), files))

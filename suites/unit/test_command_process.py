@@ -1,6 +1,8 @@
 """Forked processes of tests behave as started ones do."""
 
 import os
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -41,3 +43,12 @@ def test_an_uncaught_exception_is_printed_and_exits_with_1() -> None:
 
 def test_the_modules_of_the_fork_server_exist() -> None:
     assert [name for name in IMPORTED if find_spec(name) is None] == []
+
+
+def test_colours_do_not_depend_on_the_test_that_starts_the_fork_server() -> None:
+    """typer reads the variables of colours when it is imported, and the first test of a worker decides."""
+    shows = "from typer import rich_utils\nprint(rich_utils.FORCE_TERMINAL)"
+    program = f"from drahealth.suites.unit.command_process import run\nprint(run({shows!r}).stdout)"
+    environment = {**os.environ, "PY_COLORS": "0"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["None"]
