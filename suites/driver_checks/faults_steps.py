@@ -114,10 +114,14 @@ class FaultStreams:
             return all_show() or all(again)
 
         await poll(reported_again, PAUSE, min(limit, FENCE_LIMIT), self._lab.subject.clock)
+        if not all_show():
+            await self._lab.subject.clock.sleep(AFTER_FENCE)
 
 
 FENCE_LIMIT = 35.0
 """Seconds for the report that proves the absence of another one."""
+AFTER_FENCE = 0.5
+"""Seconds from this report to the next action: a report right before an action can be an effect of the action."""
 
 
 SERVED_LIMIT = 15.0

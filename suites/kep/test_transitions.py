@@ -253,8 +253,8 @@ async def _expire(
 ) -> None:
     """Each device has one report with a timeout of its own, and shows Unknown after it.
 
-    Options: the kubelet restarts in between; each report is sent a second time; the same report comes again after the
-    timeout, alone if the kubelet restarts; the longest timeout is left out.
+    Options: the kubelet restarts in between. Each report is sent a second time. The same report comes again after the
+    timeout, alone if the kubelet restarts. The longest timeout is left out.
     """
     node, when = devices.node, f"in round {number}"
     timeouts, looks = SPANS_OF_A_RESTART if restarts else SPANS
