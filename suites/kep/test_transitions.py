@@ -25,7 +25,7 @@ SPANS_OF_A_RESTART = (14, 21, 26), (2.0, 15.0, 22.0, 27.0)
 """The same if the kubelet restarts before the first look, which can take several seconds."""
 
 
-@scenario("STATUS-01", "STATUS-03", "STATUS-13", "STATUS-16", "DP-01", "DP-02")
+@scenario("STATUS-01", "STATUS-03", "STATUS-02", "STATUS-13", "STATUS-16", "DP-01", "DP-02")
 async def test_each_change_of_each_of_several_devices_shows(node: Node) -> None:
     devices = await fleet(node)
     for when in ("first", "second"):
@@ -51,7 +51,7 @@ async def test_each_of_several_devices_keeps_its_health_over_a_kubelet_restart_a
     devices.keeps_its_order()
 
 
-@scenario("STREAM-01", "STREAM-05", "DP-10", "DP-07", needs=("restart-kubelet",))
+@scenario("STREAM-01", "STREAM-05", "STATUS-02", "DP-10", "DP-07", needs=("restart-kubelet",))
 async def test_the_end_of_each_of_several_streams_clears_its_devices(node: Node) -> None:
     devices = await fleet(node)
     await _end_streams(devices, 0)
@@ -77,7 +77,7 @@ async def test_after_disturbances_each_of_several_devices_still_expires(node: No
     await _expire(devices, 2, renews=True, returns=True)
 
 
-@scenario("UPDATE-01", "UPDATE-04", "STREAM-02", "STREAM-04", needs=("restart-kubelet",))
+@scenario("UPDATE-01", "UPDATE-04", "STATUS-02", "STREAM-02", "STREAM-04", needs=("restart-kubelet",))
 async def test_instances_of_each_of_several_drivers_come_and_go(node: Node) -> None:
     devices = await fleet(node)
     await _come_and_go(devices, "first")
@@ -301,6 +301,9 @@ async def _expire(
         devices.shown |= dict.fromkeys(gone, (_K, ""))
         for gpu in gone:
             with node.judging("TIMEOUT-01", "it shows as Unknown"):
+                if node.profile.timeouts:  # on a busy machine, the fence can be faster than the timer
+                    for part in devices.parts(gpu):
+                        await part.shows(gpu, _K, "")
                 devices.still_shows([gpu])
     if default:
         await node.advance_time(max(received + 30.5 - devices.now(), 0))
