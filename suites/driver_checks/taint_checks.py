@@ -400,15 +400,10 @@ def _shown_in_plan(due: _Due, states: list[_State], starts: list[float], later: 
     last = _before(states, phase.limit) or proof
     if isinstance(phase.step.what, FaultInjected) and phase.step.what.on_no_effect == "NOT_TESTED":
         return not_tested(f"{phase.about}: it {last.shown(phase.device)}", phase.step.number, last.number)
-    expected = (
-        f"{phase.device} {'has' if due.has else 'does not have'} {due.taint} within {phase.step.what.settle:.4g} s"
-    )
-    seen = f"{phase.about}: only after {shown.at - phase.step.at:.1f} s" if shown else ""
-    seen = seen or f"{phase.about}: it {last.shown(phase.device)}"
-    expected = (
-        f"{phase.device} {due.words} within {phase.step.what.settle:.4g} s (plus {MARGIN:g} s for a busy machine)"
-    )
-    return failed(expected, seen, phase.step.number, last.number)
+    seen = f"only after {shown.at - phase.step.at:.1f} s" if shown else f"it {last.shown(phase.device)}"
+    limit = f"{phase.step.what.settle:.4g} s (plus {MARGIN:g} s for a busy machine)"
+    expected = f"{phase.device} {due.words} within {limit}"
+    return failed(expected, f"{phase.about}: {seen}", phase.step.number, last.number)
 
 
 @check(

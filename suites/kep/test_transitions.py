@@ -160,6 +160,10 @@ async def _restart_in_silence(devices: Fleet) -> None:
     for driver in devices.drivers:
         await driver.is_silenced()
     await devices.node.advance_time(1)  # a kubelet may gather changes before it writes its checkpoint
+    await _restart_kubelet(devices)
+
+
+async def _restart_kubelet(devices: Fleet) -> None:
     await devices.node.kubelet_restarts()
     await devices.node.kubelet_catches_up()
     for driver in (devices.fence, *devices.drivers):
@@ -193,10 +197,7 @@ async def _disturb(devices: Fleet) -> None:
     for plugin in devices.plugins:
         await plugin.list_ends()
     await _register_again(devices, devices.shown)
-    await node.kubelet_restarts()
-    await node.kubelet_catches_up()
-    for driver in (devices.fence, *devices.drivers):
-        await driver.is_watched()
+    await _restart_kubelet(devices)
     await devices.show(devices.listed, "restart")
     await devices.has_its_entries()
 
@@ -302,8 +303,7 @@ async def _expire(
         for gpu in gone:
             with node.judging("TIMEOUT-01", "it shows as Unknown"):
                 if node.profile.timeouts:  # on a busy machine, the fence can be faster than the timer
-                    for part in devices.parts(gpu):
-                        await part.shows(gpu, _K, "")
+                    await devices.reach([gpu])
                 devices.still_shows([gpu])
     if default:
         await node.advance_time(max(received + 30.5 - devices.now(), 0))
@@ -317,9 +317,7 @@ async def _expire(
             groups = [[gpu] for gpu in devices.gpus] if restarts else [driver.gpus for driver in devices.drivers]
             for group in groups:
                 await group[0].driver.control.report([gpu.reading(*states[gpu], spans[gpu]) for gpu in group])
-                for gpu in group:
-                    for part in devices.parts(gpu):
-                        await part.shows(gpu, *states[gpu])
+                await devices.reach(group)
         await report()
         for fence in ("once", "twice"):  # the first one may be faster than the reports
             await devices.syncs(f"{fence} after the return {when}")

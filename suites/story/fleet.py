@@ -80,10 +80,14 @@ class Fleet:
 
     async def show(self, gpus: Iterable[AnyGpu], within: Window = "push") -> None:
         """Wait until each container with these devices shows them. Nothing else may have changed."""
+        await self.reach(gpus, within)
+        self.still_shows()
+
+    async def reach(self, gpus: Iterable[AnyGpu], within: Window = "push") -> None:
+        """Wait until each container with these devices shows them, whatever else changes."""
         for gpu in gpus:
             for part in self.parts(gpu):
                 await part.shows(gpu, *self.shown[gpu], within)
-        self.still_shows()
 
     def still_shows(self, gpus: Iterable[AnyGpu] | None = None) -> None:
         """Check that each container shows each of these devices, now. Without an argument: all devices."""
@@ -101,9 +105,7 @@ class Fleet:
         for gpu in self.fence.gpus:
             self.shown[gpu] = (_other(self.shown[gpu][0]), message)
             await gpu.becomes(*self.shown[gpu], LASTING)
-        for gpu in self.fence.gpus:
-            for part in self.parts(gpu):
-                await part.shows(gpu, *self.shown[gpu])
+        await self.reach(self.fence.gpus)
 
     def now(self) -> float:
         """Seconds on the clock of the node, from any start."""
