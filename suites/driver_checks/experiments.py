@@ -256,7 +256,7 @@ FAULT_EXPERIMENTS = (
         "driver profile can cause. Streams of all health APIs are opened before, during and after.",
         "planned",
         3,
-        frozenset({"start", "health", "fault"}),
+        frozenset({"health", "fault"}),
         scope="core",
     ),
     Experiment(

@@ -282,13 +282,17 @@ def chosen(targets: Sequence[Target]) -> list[Target]:
 
 
 def plan(
-    faults: Sequence[Fault], targets: Sequence[Target], level: Level, blocked: Mapping[str, str] | None = None
+    faults: Sequence[Fault],
+    targets: Sequence[Target],
+    level: Level,
+    blocked: Mapping[str, str] | None = None,
+    once: Mapping[str, str] | None = None,
 ) -> FaultPlan:
     """The stages that cover each value, and at level full each pair of values, as far as the faults can cause them.
 
-    `blocked` has the moments that cannot be caused, each with the reason.
+    `blocked` has the moments that cannot be caused, and `once` those that one stage causes, each with the reason.
     """
-    found = _Planner(faults, chosen(targets), dict(blocked or {}), level)
+    found = _Planner(faults, chosen(targets), dict(blocked or {}), dict(once or {}), level)
     found.run()
     return FaultPlan(tuple(found.stages), (*found.gaps(), *_left_out(targets, faults)))
 
@@ -315,6 +319,7 @@ class _Planner:
     faults: Sequence[Fault]
     targets: Sequence[Target]
     blocked: dict[str, str]
+    once: dict[str, str]
     level: Level
     stages: list[Stage] = field(default_factory=list)
     _running: dict[Device, list[Act]] = field(default_factory=dict)
@@ -347,6 +352,8 @@ class _Planner:
                 self._possible(moment, device, change) for device in self._devices for change in self._changes[device]
             ):
                 yield Gap("moment", moment, "each fault of the driver profile needs the API server")
+            elif moment in self.once and self.level == "full":
+                yield Gap("pairs", moment, self.once[moment])
         for change in CHANGES:
             if not any(change in changes for changes in self._changes.values()):
                 yield Gap("change", change, _reason(change, mine))
@@ -432,6 +439,8 @@ class _Planner:
         return moment not in self.blocked and (moment != NO_API or not any(map(_needs_api, acts)))
 
     def _covers(self, moment: str, device: Device, change: str) -> set[frozenset[tuple[str, str]]]:
+        if moment in self.once:
+            return {frozenset((("moment", moment),))}
         values = (("moment", moment), ("device", str(device)), ("change", change))
         if self.level != "full":
             return {frozenset((value,)) for value in values}

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
-from drahealth.fakes.waiting import cancel_and_wait
+from drahealth.fakes.waiting import cancel_and_wait, poll
 from drahealth.manager.profile import KEP
 from drahealth.manager.stream import advertised_health_api
 from drahealth.proto.events import FaultGap, FaultStage
@@ -37,16 +37,18 @@ from drahealth.suites.driver_checks.fault_plan import (
     plan,
     usable,
 )
-from drahealth.suites.driver_checks.faults_steps import Bench, bench_of
+from drahealth.suites.driver_checks.faults_steps import Bench, bench_of, expected
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
+from drahealth.suites.driver_checks.profile.faults import MARGIN
 from drahealth.suites.driver_checks.registration_experiments import register_again, restarted
-from drahealth.suites.driver_checks.scripted_kubelet import subscribed
+from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, subscribed
 
 HELD = 15.0
 """Seconds at most for which the faults of one stage last, so that each device is reported again without a change."""
 _SILENT = "the driver advertises it, and does not report over it"
+_BROKEN = "it was not healthy before the first fault"
 _PREPARED_ONLY = "it lists only prepared devices, so the faults of a plan are not judged over it"
 _SIDE_BY_SIDE = 8
 """Actions at the same time: a program for each of 32 devices would delay this machine."""
@@ -60,7 +62,9 @@ async def fault_plan(lab: Lab) -> None:
         raise NotApplicable("each fault of the driver profile starts the driver again, or is never cleared")
     async with bench_of(lab) as bench, AsyncExitStack() as stack:
         published = await bench.published()
-        made = plan(lab.subject.faults, _targets(bench, published), lab.run.level, _blocked(lab, bench, published))
+        targets, broken = await _targets(bench, published)
+        made = plan(lab.subject.faults, targets, lab.run.level, _blocked(lab, published), _once(lab))
+        made = FaultPlan(made.stages, (*(Gap("device", str(one), _BROKEN) for one in broken), *made.gaps))
         if not made.stages:
             for gap in made.gaps:
                 lab.record(FaultGap(lab.subject.label, gap.dimension, gap.value, gap.reason))
@@ -73,12 +77,25 @@ async def fault_plan(lab: Lab) -> None:
     lab.subject.check_running()
 
 
-def _targets(bench: Bench, published: Sequence[Published]) -> list[Target]:
-    """The reported devices; one that is not in a ResourceSlice cannot be broken by name, perhaps, but it is tried."""
+async def _targets(bench: Bench, published: Sequence[Published]) -> tuple[list[Target], list[Device]]:
+    """The reported devices that are healthy, and the others: what they show is no effect of a fault.
+
+    One that is not in a ResourceSlice cannot be broken by name, perhaps, but it is tried.
+    """
     models = {Device(one.id.pool, one.id.device): _model(one) for one in published}
     reported = bench.streams.reported()
     mine = [one for one in reported if one in models] or reported
-    return [Target(one, models.get(one, "")) for one in mine]
+
+    def broken() -> list[Device]:
+        return [one for one in mine if not bench.streams.all_show(one, expected(Health.HEALTHY))]
+
+    await poll(
+        lambda: not broken(),
+        PAUSE,
+        max(one.settle for one in bench.lab.subject.faults) + MARGIN,
+        bench.lab.subject.clock,
+    )
+    return [Target(one, models.get(one, "")) for one in mine if one not in broken()], broken()
 
 
 def _model(one: Published) -> str:
@@ -87,10 +104,12 @@ def _model(one: Published) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted(found.items()))
 
 
-def _blocked(lab: Lab, bench: Bench, published: Sequence[Published]) -> dict[str, str]:
+def _blocked(lab: Lab, published: Sequence[Published]) -> dict[str, str]:
     """The moments that cannot be caused, with the reasons."""
     found = {}
     profile = lab.run.profile
+    if not lab.subject.started_by_us:
+        found[START] = "drahealth did not start the driver"
     if not profile.driver.command or profile.api_server_kind == "none":
         found[NO_API] = "drahealth does not control the API server of the driver"
     if lab.subject.api is None:
@@ -100,6 +119,11 @@ def _blocked(lab: Lab, bench: Bench, published: Sequence[Published]) -> dict[str
     elif NO_API in found:
         found[PREPARE] = "drahealth cannot delay the driver's read of the claim"
     return found
+
+
+def _once(lab: Lab) -> dict[str, str]:
+    """The moments that one stage causes, with the reasons."""
+    return {START: "a Pod takes long to start, so the driver starts once"} if lab.subject.launch else {}
 
 
 class _Claims:

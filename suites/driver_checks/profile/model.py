@@ -286,8 +286,9 @@ class DriverProfile(Section):
 
     @property
     def sequential(self) -> bool:
-        """Whether one process of the driver runs at a time."""
-        return not self.abilities.several_processes or self.driver.cluster is not None
+        """Whether one process of the driver runs at a time, or one group of experiments on the driver that runs."""
+        one = self.driver.cluster or self.driver.running
+        return one is not None or not self.abilities.several_processes
 
     @field_validator("fault", "helper", mode="before")
     @classmethod

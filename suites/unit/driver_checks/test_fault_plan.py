@@ -203,6 +203,13 @@ def test_action_that_names_no_device_is_caused_in_none() -> None:
     assert "its action has no {device}, and the fault names no device" in {gap.reason for gap in made.gaps}
 
 
+@pytest.mark.parametrize("level", ["core", "full"])
+def test_moment_that_takes_long_has_one_stage(level: Level) -> None:
+    made = plan(ALL, targets(4), level, once={START: "slow"})
+    assert [stage.moment for stage in made.stages].count(START) == 1
+    assert [gap.reason for gap in made.gaps] == (["slow"] if level == "full" else [])
+
+
 def test_what_does_not_fit_into_the_time_is_a_gap() -> None:
     slow = [one.model_copy(update={"settle": 10.0}) for one in ALL]
     made = plan(slow, targets(2), "full")

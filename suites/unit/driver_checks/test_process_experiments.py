@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 
 from drahealth.fakes.clock import JumpClock
+from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.fakes.waiting import cancel_and_wait
+from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import (
     ApiServerSwitched,
     ChildrenEnded,
     ClaimReadHeld,
     Event,
     ExperimentEnded,
+    FaultInjected,
     GrpcCall,
     OutputMeasured,
     ProcessExited,
@@ -31,7 +34,12 @@ from drahealth.proto.events import (
     StreamOpened,
 )
 from drahealth.proto.health_apis import V1
+from drahealth.suites.driver_checks.driver_run import DriverRun
 from drahealth.suites.driver_checks.evidence import Evidence, Listener
+from drahealth.suites.driver_checks.fault_adapters import FaultAdapters
+from drahealth.suites.driver_checks.fault_plan import not_caused
+from drahealth.suites.driver_checks.mutants.healthy import Healthy, Surroundings
+from drahealth.suites.driver_checks.profile.file import profile_of
 from drahealth.suites.driver_checks.run_experiments import run_experiments
 from drahealth.suites.unit.driver_checks.runs import run_with
 
@@ -233,3 +241,37 @@ async def test_sockets_of_a_helper_are_not_those_of_the_driver(serve: tuple[str,
     evidence = await run_experiments(asked, clock=JumpClock())
     named = [Path(path).name for one in evidence.of(SocketsListed) for path in one.what.plugins]
     assert (bool(named), "daemon.sock" in named) == (True, False)
+
+
+# -- a driver that already runs
+
+
+async def test_plan_of_faults_breaks_each_healthy_device_of_a_running_driver(tmp_path: Path) -> None:
+    for folder in ("reg", "data", "cdi"):
+        (tmp_path / folder).mkdir()
+    file = tmp_path / "data/health/{device}"
+    file.parent.mkdir()
+    file.with_name("dev-1").write_text("Unhealthy since yesterday")
+    faults = [{"name": "hot", "break": {"write": str(file), "text": "Unhealthy hot"}, "heal": {"remove": str(file)}}]
+    driver = {"running": {"registry-dir": str(tmp_path / "reg")}}
+    asked = DriverRun(
+        profile_of({"driver": driver, "fault": [{**one, "settle": "1s"} for one in faults]}),
+        level="core",
+        only=frozenset({"registration", "services", "fault-plan"}),
+    )
+    around = Surroundings(
+        "node-a", tmp_path / "reg", tmp_path / "data", tmp_path / "cdi", ApiServer(clock=SystemClock())
+    )
+    running = Healthy(around)
+    serving = asyncio.create_task(running.run())
+    try:
+        evidence = await run_experiments(asked, adapters=FaultAdapters)
+    finally:
+        running.stopped.set()
+        await serving
+    assert {one.what.pool + "/" + one.what.device for one in evidence.of(FaultInjected)} == {
+        "node-a/dev-0",
+        "node-a/dev-2",
+    }
+    assert not_caused(evidence)[0] == "device node-a/dev-1: it was not healthy before the first fault"
+    assert "moment right after start: drahealth did not start the driver" in not_caused(evidence)
