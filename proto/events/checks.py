@@ -275,7 +275,7 @@ class ClaimReadHeld:
     """true if the API server now delays its answer, false if the delay has ended."""
 
 
-ActionOutcome = Literal["done", "failed", "timed out"]
+ActionOutcome = Literal["done", "failed", "timed out", "interrupted"]
 """How an action of a fault adapter ended."""
 
 
@@ -306,7 +306,7 @@ class FaultInjected:
     settle: float
     """Seconds within which the driver must report this health."""
     outcome: ActionOutcome
-    """How the action ended: done, failed or timed out."""
+    """How the action ended: done, failed, timed out, or interrupted with the experiment."""
     seconds: float
     """Duration of the action."""
     problem: str = ""
@@ -340,7 +340,7 @@ class FaultCleared:
     settle: float
     """Seconds within which the driver must report the device as healthy."""
     outcome: ActionOutcome
-    """How the action ended: done, failed or timed out."""
+    """How the action ended: done, failed, timed out, or interrupted with the experiment."""
     seconds: float
     problem: str = ""
     """Why the outcome is not `done`; empty for `done`."""

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from drahealth.proto.events import FaultCleared, FaultInjected, ProcessStarted
+from drahealth.proto.events import ExperimentEnded, FaultCleared, FaultInjected, ProcessStarted
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence
-from drahealth.suites.driver_checks.observed import Device, is_done, named
+from drahealth.suites.driver_checks.observed import Device, named
 from drahealth.suites.driver_checks.observed_health import (
     IN_FLIGHT,
     Step,
@@ -140,8 +140,8 @@ def phases(evidence: Evidence, *experiments: str) -> list[Phase]:
 
 
 def _over(evidence: Evidence, experiment: str) -> float:
-    """Until when all actions are recorded: an experiment that was ended may have begun one more."""
-    if is_done(evidence, experiment):
+    """Until when all actions are recorded. If drahealth was killed, one more may have begun."""
+    if any(one.experiment == experiment for one in evidence.of(ExperimentEnded)):
         return float("inf")
     return max((one.at for one in evidence.records if one.experiment == experiment), default=0.0) - ACTION_LIMIT
 

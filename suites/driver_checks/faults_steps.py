@@ -222,25 +222,25 @@ class Bench:
         action = fault.change if change else fault.break_
         assert action
         step: Literal["break", "change"] = "change" if change else "break"
-        began = self.lab.subject.clock.now()
-        outcome, problem = await self._act(action, fault, device)
-        self.lab.record(
-            FaultInjected(
-                *(self.lab.subject.label, fault.name, step, device.pool, device.name, _text(action, device)),
-                grade="asked" if fault.capability == "asked" else "forced",
-                health=fault.health,
-                settle=fault.settle,
-                outcome=outcome,
-                seconds=self.lab.subject.clock.now() - began,
-                problem=problem,
-                on_error=fault.on_error,
-                on_no_effect=fault.on_no_effect,
-                shows=tuple(map(str, shows)),
-                taint=str(fault.taint or ""),
+
+        def record(outcome: ActionOutcome, seconds: float, problem: str) -> None:
+            self.lab.record(
+                FaultInjected(
+                    *(self.lab.subject.label, fault.name, step, device.pool, device.name, _text(action, device)),
+                    grade="asked" if fault.capability == "asked" else "forced",
+                    health=fault.health,
+                    settle=fault.settle,
+                    outcome=outcome,
+                    seconds=seconds,
+                    problem=problem,
+                    on_error=fault.on_error,
+                    on_no_effect=fault.on_no_effect,
+                    shows=tuple(map(str, shows)),
+                    taint=str(fault.taint or ""),
+                )
             )
-        )
-        self._due = self.lab.subject.clock.now() + fault.settle + MARGIN
-        return outcome == "done"
+
+        return await self._act(action, fault, device, record)
 
     async def breaks_more(self, second: Fault, device: Device, shows: Sequence[Health]) -> bool:
         """Breaks a broken device with a second fault, which changes the cause; returns whether the adapter is done."""
@@ -251,21 +251,22 @@ class Bench:
         """Heals the device; returns whether the adapter is done. Does nothing if the fault cannot be healed."""
         if fault.heal == "none":
             return False
-        began = self.lab.subject.clock.now()
-        outcome, problem = await self._act(fault.heal, fault, device)
-        self.lab.record(
-            FaultCleared(
-                *(self.lab.subject.label, fault.name, device.pool, device.name, _text(fault.heal, device)),
-                settle=fault.settle,
-                outcome=outcome,
-                seconds=self.lab.subject.clock.now() - began,
-                problem=problem,
-                on_error=fault.on_error,
-                shows=tuple(map(str, shows)),
+        action = fault.heal
+
+        def record(outcome: ActionOutcome, seconds: float, problem: str) -> None:
+            self.lab.record(
+                FaultCleared(
+                    *(self.lab.subject.label, fault.name, device.pool, device.name, _text(action, device)),
+                    settle=fault.settle,
+                    outcome=outcome,
+                    seconds=seconds,
+                    problem=problem,
+                    on_error=fault.on_error,
+                    shows=tuple(map(str, shows)),
+                )
             )
-        )
-        self._due = self.lab.subject.clock.now() + fault.settle + MARGIN
-        return outcome == "done"
+
+        return await self._act(action, fault, device, record)
 
     async def shows(self, device: Device, shown: Shown, fault: Fault, *, message: bool = False) -> bool:
         """Waits until all streams show it; returns whether any does. `message`: it can be only another message."""
@@ -310,6 +311,25 @@ class Bench:
         await self.open()
 
     async def _act(
+        self,
+        action: Action | Literal["restart"],
+        fault: Fault,
+        device: Device,
+        record: Callable[[ActionOutcome, float, str], None],
+    ) -> bool:
+        """Does an action, and records its outcome, also if it is interrupted; returns whether it is done."""
+        clock = self.lab.subject.clock
+        began = clock.now()
+        outcome: ActionOutcome = "interrupted"
+        problem = "the experiment ended during the action"
+        try:
+            outcome, problem = await self._outcome(action, fault, device)
+        finally:
+            record(outcome, clock.now() - began, problem)
+        self._due = clock.now() + fault.settle + MARGIN
+        return outcome == "done"
+
+    async def _outcome(
         self, action: Action | Literal["restart"], fault: Fault, device: Device
     ) -> tuple[ActionOutcome, str]:
         subject = self.lab.subject

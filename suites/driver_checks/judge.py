@@ -172,6 +172,7 @@ ABSENCES = frozenset(
         "refused-driver-can-be-registered-again",
         "deleted-slice-returns",
         "deleted-pod-ends",
+        "kubelet-deleted-pod-ends",
         "slices-are-published-when-the-api-server-is-up",
         "driver-answers-while-the-api-server-is-down",
         "slices-return-after-a-kubelet-restart",

@@ -69,7 +69,7 @@ class BrokenDeviceIsRemoved(Healthy):
         self.devices = Healthy.devices  # type: ignore[misc]
 
 
-@mutant(_OTHERS)
+@mutant(_OTHERS, also=("each-taint-is-removed",))
 class AllDevicesTainted(Healthy):
     """If one device breaks, the driver taints all devices."""
 

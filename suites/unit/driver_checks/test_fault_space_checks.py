@@ -186,9 +186,19 @@ def test_effect_shortly_before_the_recorded_start_of_its_action_passes() -> None
     assert [finding(check, run(reported, steps)).verdict for check in (AGREE, BYSTANDERS)] == [Verdict.PASS] * 2
 
 
-def test_effect_of_an_action_that_the_end_of_the_run_left_unrecorded_passes() -> None:
-    def reported(stream: str, device: str, at: float) -> State:
-        return SICK if device == "gpu-1" and BREAK < at < 55 else OK
+def healed_at_last(stream: str, device: str, at: float) -> State:
+    return SICK if device == "gpu-1" and BREAK < at < 55 else OK
 
-    steps: dict[float, Event] = {BREAK: broken("gpu-1"), 60.0: ExperimentEnded("incomplete", "the run was ended")}
-    assert finding(AGREE, run(reported, steps)).verdict is Verdict.PASS
+
+def test_effect_of_an_action_that_the_end_of_the_run_interrupted_passes() -> None:
+    interrupted = replace(cleared("gpu-1"), outcome="interrupted", seconds=5.5)
+    steps: dict[float, Event] = {BREAK: broken("gpu-1"), 59.9: interrupted}
+    assert finding(AGREE, run(healed_at_last, steps)).verdict is Verdict.PASS
+
+
+def test_effect_of_an_action_that_a_killed_run_did_not_record_passes() -> None:
+    evidence = run(healed_at_last, {BREAK: broken("gpu-1")})
+    killed = replace(
+        evidence, records=tuple(one for one in evidence.records if not isinstance(one.what, ExperimentEnded))
+    )
+    assert [finding(AGREE, one).verdict for one in (evidence, killed)] == [Verdict.FAIL, Verdict.PASS]
