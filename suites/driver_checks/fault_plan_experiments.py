@@ -40,7 +40,7 @@ from drahealth.suites.driver_checks.fault_plan import (
 from drahealth.suites.driver_checks.faults_steps import Bench, bench_of, expected
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
-from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
+from drahealth.suites.driver_checks.observed_health import APART, FIRST_REPORT_WAIT
 from drahealth.suites.driver_checks.profile.faults import MARGIN
 from drahealth.suites.driver_checks.registration_experiments import register_again, restarted
 from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, subscribed
@@ -339,6 +339,7 @@ class _Player:
         if AFTER_AGAIN in subscribers:
             await register_again(lab, plugin)
         await first(self._apis[0])
+        await lab.subject.clock.sleep(APART)
 
     def _gap(self, gap: Gap) -> None:
         self._lab.record(FaultGap(self._lab.subject.label, gap.dimension, gap.value, gap.reason))

@@ -12,6 +12,7 @@ from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.observed import Device, named
 from drahealth.suites.driver_checks.observed_health import (
     IN_FLIGHT,
+    RECORDED,
     Step,
     Stream,
     Times,
@@ -48,8 +49,6 @@ In others the driver is stopped, starts again, lacks its backend, or has two ins
 
 ACTION_LIMIT = 10.0
 """Seconds that an action takes at most, by default."""
-RECORDED = 0.25
-"""Seconds by which the record of an action may be late: its effect can be reported before its recorded start."""
 
 # What was done to each device, and what it must show until the next action.
 

@@ -17,7 +17,7 @@ from drahealth.suites.driver_checks.claims_experiments import Published, publish
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
-from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT, OWN_DELAY
+from drahealth.suites.driver_checks.observed_health import APART, FIRST_REPORT_WAIT, OWN_DELAY
 from drahealth.suites.driver_checks.profile.faults import MARGIN, Action, Fault, SetEnvironment, described
 from drahealth.suites.driver_checks.registration_experiments import plugin_of_process, restarted
 from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin, Subscriber, subscribed
@@ -115,13 +115,11 @@ class FaultStreams:
 
         await poll(reported_again, PAUSE, min(limit, FENCE_LIMIT), self._lab.subject.clock)
         if not all_show():
-            await self._lab.subject.clock.sleep(AFTER_FENCE)
+            await self._lab.subject.clock.sleep(APART)
 
 
 FENCE_LIMIT = 35.0
 """Seconds for the report that proves the absence of another one."""
-AFTER_FENCE = 0.5
-"""Seconds from this report to the next action: a report right before an action can be an effect of the action."""
 
 
 SERVED_LIMIT = 15.0

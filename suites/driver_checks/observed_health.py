@@ -406,6 +406,12 @@ def failed_adapter(step: Step, about: str) -> Finding | None:
     return not_tested(seen, step.number)
 
 
+RECORDED = 0.02
+"""Seconds by which the record of an action may be late: its effect can be reported before its recorded start."""
+APART = 5 * RECORDED
+"""Seconds from a report that proves something to the next action. A report within `RECORDED` proves nothing."""
+
+
 def began(step: Step) -> float:
     """When the action of a step began."""
     return step.at - step.what.seconds

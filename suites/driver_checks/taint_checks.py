@@ -17,7 +17,7 @@ from drahealth.proto.events import (
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
-from drahealth.suites.driver_checks.fault_space_checks import PLAN, RECORDED, Phase, phases
+from drahealth.suites.driver_checks.fault_space_checks import PLAN, Phase, phases
 from drahealth.suites.driver_checks.observed import (
     PUBLISH_LIMIT,
     Device,
@@ -30,6 +30,7 @@ from drahealth.suites.driver_checks.observed import (
     text,
 )
 from drahealth.suites.driver_checks.observed_health import (
+    RECORDED,
     Episode,
     Step,
     began,

@@ -178,11 +178,19 @@ def test_bystander_that_a_starting_driver_does_not_know_yet_passes() -> None:
     assert finding(BYSTANDERS, run(reported, steps)).verdict is Verdict.PASS
 
 
+def test_fault_that_a_new_stream_does_not_show_fails_also_right_before_the_next_action() -> None:
+    def reported(stream: str, device: str, at: float) -> State:
+        return OK if stream == "late" else right(stream, device, at)
+
+    next_action: dict[float, Event] = {BREAK: broken("gpu-1"), 20.3: cleared("gpu-1")}
+    assert finding(AGREE, run(reported, next_action)).verdict is Verdict.FAIL
+
+
 def test_effect_shortly_before_the_recorded_start_of_its_action_passes() -> None:
     def reported(stream: str, device: str, at: float) -> State:
         return SICK if device == "gpu-1" and (4 < at < 6 or at >= 10.5) else OK
 
-    steps: dict[float, Event] = {4.0: broken("gpu-1"), 6.0: cleared("gpu-1"), 10.7: broken("gpu-1")}
+    steps: dict[float, Event] = {4.0: broken("gpu-1"), 6.0: cleared("gpu-1"), 10.61: broken("gpu-1")}
     assert [finding(check, run(reported, steps)).verdict for check in (AGREE, BYSTANDERS)] == [Verdict.PASS] * 2
 
 
