@@ -321,7 +321,7 @@ class OneSocketForAllInstances(Healthy):
             give_up(str(error))
 
 
-@mutant(_BOTH, "streams-stay-open")
+@mutant(_BOTH, also=("streams-stay-open",))
 class OlderInstanceExits(Healthy):
     """The older instance exits when the newer instance creates its registration socket."""
 
