@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
-from drahealth.suites.driver_checks.fault_plan import AFTER_AGAIN, AGAIN, DIMENSIONS
+from drahealth.suites.driver_checks.fault_plan import AFTER_AGAIN, AGAIN, DRIVERS, PLUGINS
 from drahealth.suites.driver_checks.verdicts import DriverRequirement, SubjectKind, requirements
 from drahealth.suites.observing.rules import RULES
 
@@ -74,6 +74,13 @@ and after a kill of a scripted backend ([experiments](#experiments)).
 | dimension | value | meaning | core | full |
 |---|---|---|---|---|
 """
+PLUGIN_FAULTS_HEAD = """
+For device plugins, the experiment `plugin-fault-plan` does the same, in at most 150 s. As on a node, there is one
+ListAndWatch stream for each registration.
+
+| dimension | value | meaning | core | full |
+|---|---|---|---|---|
+"""
 
 OBSERVE_HEAD = """
 ## Rules of observe
@@ -110,12 +117,18 @@ def _parts(note: str) -> Iterator[str]:
 
 
 def _dimensions() -> Iterator[str]:
-    for dimension in DIMENSIONS:
+    for dimension in DRIVERS.dimensions:
         core = "once" if dimension.pairs else "in each stage"
         full = "with each value of the other two" if dimension.pairs else "in each stage"
         for value, meaning in dimension.values.items():
             first = f"at the moment {AGAIN}" if value == AFTER_AGAIN else core
             yield f"| {dimension.name} | {value} | {meaning} | {first} | {full} |\n"
+    yield PLUGIN_FAULTS_HEAD
+    for dimension in PLUGINS.dimensions:
+        core = "once" if dimension.pairs else "at some moments"
+        full = "with each value of the other two" if dimension.pairs else "at some moments"
+        for value, meaning in dimension.values.items():
+            yield f"| {dimension.name} | {value} | {meaning} | {core} | {full} |\n"
 
 
 def _table(subject: SubjectKind) -> Iterator[str]:

@@ -351,7 +351,7 @@ class FaultCleared:
 
 @dataclass(frozen=True, slots=True)
 class FaultStage:
-    """A stage of the experiment `fault-plan` begins: actions on several devices, side by side, at one moment."""
+    """A stage of a plan of faults begins: actions on several devices, side by side, at one moment."""
 
     event: ClassVar[str] = "fault-stage"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)
@@ -364,14 +364,14 @@ class FaultStage:
     changes: tuple[str, ...]
     """The change of health that each of these devices is in, such as `recover`."""
     health_apis: tuple[str, ...]
-    """The health APIs that are watched."""
+    """The health APIs that are watched; empty for a device plugin."""
     subscribers: tuple[str, ...]
     """When the streams are opened, such as `before` and `after`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultGap:
-    """A part of the space of faults that the experiment `fault-plan` could not cause."""
+    """A part of the space of faults that a plan of faults could not cause."""
 
     event: ClassVar[str] = "fault-gap"
     emitters: ClassVar[tuple[str, ...]] = (CHECK,)

@@ -15,6 +15,7 @@ from drahealth.suites.driver_checks import (
 )
 from drahealth.suites.driver_checks.check import CHECKS, Check
 from drahealth.suites.driver_checks.device_plugins import devices_checks
+from drahealth.suites.driver_checks.device_plugins import faults_checks as plugin_faults_checks
 from drahealth.suites.driver_checks.device_plugins import pods_checks as plugin_pods_checks
 from drahealth.suites.driver_checks.device_plugins import registration_checks as plugin_registration_checks
 
@@ -26,6 +27,7 @@ __all__ = [
     "fault_space_checks",
     "faults_checks",
     "health_checks",
+    "plugin_faults_checks",
     "plugin_pods_checks",
     "plugin_registration_checks",
     "pods_checks",

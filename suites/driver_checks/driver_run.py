@@ -88,9 +88,14 @@ class DriverRun:
 
     def seconds_of(self, experiment: Experiment) -> float:
         """The usual duration of an experiment, with what the faults take."""
-        if experiment.name == "fault-plan":
+        if experiment.name in fault_plan.PLANS:
             some = [Target(Device("pool", f"device-{number}")) for number in range(PLANNED_DEVICES)]
-            return experiment.seconds + fault_plan.plan(self.profile.fault, some, self.level).seconds
+            space = fault_plan.SPACES[experiment.subject]
+            planned = fault_plan.plan(self.profile.fault, some, self.level, space=space).seconds
+            once = (
+                one.seconds for one in self.profile.fault if experiment.subject == "device-plugin" and not one.lasts
+            )
+            return experiment.seconds + planned + sum(once)
         each = experiment.seconds_per_fault or 0.0
         return experiment.seconds + sum(fault.seconds + each for fault in self.faults_of(experiment))
 

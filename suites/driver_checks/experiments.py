@@ -196,13 +196,15 @@ DEVICE_PLUGIN_EXPERIMENTS = (
         15,
     ),
     Experiment(
-        "plugin-faults",
-        "While a stream is open, cause each fault of the driver profile in one device, and clear the fault.",
-        "broken",
-        5,
+        "plugin-fault-plan",
+        "Break each device, several side by side, at each moment and with each change that the faults of the driver "
+        "profile can cause. Then cause each fault that is left out once, in one device.",
+        "planned",
+        10,
         frozenset({"start", "fault"}),
         subject="device-plugin",
         scope="core",
+        ends_driver=True,
     ),
     Experiment(
         "plugin-pod-status",

@@ -15,6 +15,7 @@ from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.profile.faults import (
+    MARGIN,
     CreateFile,
     Fault,
     PatchObject,
@@ -22,7 +23,7 @@ from drahealth.suites.driver_checks.profile.faults import (
     overlap,
     strings,
 )
-from drahealth.suites.driver_checks.verdicts import Level
+from drahealth.suites.driver_checks.verdicts import Level, SubjectKind
 
 # The dimensions.
 
@@ -40,61 +41,134 @@ class Dimension:
 START, AGAIN, NO_API = "right after start", "re-registration", "no API server"
 PREPARE, UNPREPARE, SECOND, IDLE = "prepare", "unprepare", "second fault", "idle"
 AFTER_AGAIN = "after a re-registration"
+ALLOCATE, OTHER, NO_KUBELET = "allocate", "allocate another device", "no kubelet"
 EACH, TOGETHER, LAST, KINDS = "each device", "two at once", "the last device", "each pool and model"
+RECOVER, UNKNOWN, TWO_FAULTS, MESSAGE, REPEATED = "recover", "unknown", "two faults", "message", "again"
 
-DIMENSIONS = (
-    Dimension(
-        "device",
-        {
-            EACH: "each device of the ResourceSlices and of the reports, at most 32",
-            TOGETHER: "two devices at the same time",
-            LAST: "the last device that the driver reports",
-            KINDS: "a device of each pool and model",
-        },
-        pairs=True,
-    ),
-    Dimension("health API", {"each health API": "all health APIs that the driver serves, at the same time"}),
-    Dimension(
-        "subscriber",
-        {
-            "before": "a stream that was opened before the fault, and a second stream of the same health API",
-            "during": "a stream that is opened while the fault is caused",
-            "after": "a stream that is opened after another stream has shown the fault",
-            "after a cancelled stream": "a stream that is opened after another stream was cancelled",
-            AFTER_AGAIN: "a stream that is opened after the driver was registered again",
-        },
-    ),
-    Dimension(
-        "moment",
-        {
-            START: "the driver was started and registered, and no stream is open",
-            SECOND: "another device is broken",
-            PREPARE: "NodePrepareResources is pending",
-            UNPREPARE: "NodeUnprepareResources is called",
-            AGAIN: "the streams are cancelled, and the driver is registered again",
-            NO_API: "the API server is down",
-            IDLE: "nothing else happens",
-        },
-        pairs=True,
-    ),
-    Dimension(
-        "change",
-        {
-            "recover": "Healthy, Unhealthy, Healthy",
-            "unknown": "Healthy, Unknown, Healthy",
-            "unhealthy to unknown": "Healthy, Unhealthy, Unknown, Healthy",
-            "unknown to unhealthy": "Healthy, Unknown, Unhealthy, Healthy",
-            "message": "another cause at the same health",
-            "again": "the same fault twice",
-        },
-        pairs=True,
-    ),
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The dimensions of the faults of a kind of subject."""
+
+    dimensions: tuple[Dimension, ...]
+    """The order of the moments is that of the stages at level core."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """What a stage at a moment takes besides the usual time."""
+    stage: float = 1.0
+    """Seconds of a stage besides the time until its acts are reported."""
+    limit: float = 120.0
+    """Seconds of the stages of a plan; what does not fit is a gap."""
+
+    def values(self, dimension: str) -> tuple[str, ...]:
+        """The values of a dimension, in order."""
+        return tuple(next(one.values for one in self.dimensions if one.name == dimension))
+
+
+DRIVERS = Space(
+    (
+        Dimension(
+            "device",
+            {
+                EACH: "each device of the ResourceSlices and of the reports, at most 32",
+                TOGETHER: "two devices at the same time",
+                LAST: "the last device that the driver reports",
+                KINDS: "a device of each pool and model",
+            },
+            pairs=True,
+        ),
+        Dimension("health API", {"each health API": "all health APIs that the driver serves, at the same time"}),
+        Dimension(
+            "subscriber",
+            {
+                "before": "a stream that was opened before the fault, and a second stream of the same health API",
+                "during": "a stream that is opened while the fault is caused",
+                "after": "a stream that is opened after another stream has shown the fault",
+                "after a cancelled stream": "a stream that is opened after another stream was cancelled",
+                AFTER_AGAIN: "a stream that is opened after the driver was registered again",
+            },
+        ),
+        Dimension(
+            "moment",
+            {
+                START: "the driver was started and registered, and no stream is open",
+                SECOND: "another device is broken",
+                PREPARE: "NodePrepareResources is pending",
+                UNPREPARE: "NodeUnprepareResources is called",
+                AGAIN: "the streams are cancelled, and the driver is registered again",
+                NO_API: "the API server is down",
+                IDLE: "nothing else happens",
+            },
+            pairs=True,
+        ),
+        Dimension(
+            "change",
+            {
+                RECOVER: "Healthy, Unhealthy, Healthy",
+                UNKNOWN: "Healthy, Unknown, Healthy",
+                "unhealthy to unknown": "Healthy, Unhealthy, Unknown, Healthy",
+                "unknown to unhealthy": "Healthy, Unknown, Unhealthy, Healthy",
+                MESSAGE: "another cause at the same health",
+                REPEATED: "the same fault twice",
+            },
+            pairs=True,
+        ),
+    )
 )
-"""All dimensions. The order of moments is that of the stages at level core."""
-MOMENTS = tuple(next(one.values for one in DIMENSIONS if one.name == "moment"))
-CHANGES = tuple(next(one.values for one in DIMENSIONS if one.name == "change"))
-SECONDS = 120.0
-"""Seconds of the stages of a plan; what does not fit is a gap."""
+"""The faults of DRA drivers."""
+PLUGINS = Space(
+    (
+        Dimension(
+            "device",
+            {
+                EACH: "each device that the plugin lists as Healthy, at most 32",
+                TOGETHER: "two devices at the same time",
+                LAST: "the last device of the last resource",
+                "each resource": "a device of each resource",
+            },
+            pairs=True,
+        ),
+        Dimension(
+            "stream",
+            {
+                "before": "the ListAndWatch stream that was opened before the fault",
+                AFTER_AGAIN: "the stream that is opened after the next registration; its first list has all faults",
+            },
+        ),
+        Dimension(
+            "moment",
+            {
+                SECOND: "another device is broken",
+                ALLOCATE: "the device was allocated, and Allocate is called for it again",
+                OTHER: "Allocate is called for another device",
+                AGAIN: "the kubelet was restarted, and the plugin registers again",
+                NO_KUBELET: "the kubelet is down, until the settle time is over",
+                START: "the plugin was started and registered, and no stream is open",
+                IDLE: "nothing else happens",
+            },
+            pairs=True,
+        ),
+        Dimension(
+            "change",
+            {
+                RECOVER: "Healthy, Unhealthy, Healthy",
+                UNKNOWN: "the health is unknown, and the plugin can only list Unhealthy",
+                TWO_FAULTS: "two faults in the device, which is Unhealthy until it has none",
+                MESSAGE: "another cause while the device is Unhealthy",
+                REPEATED: "the same fault twice",
+            },
+            pairs=True,
+        ),
+    ),
+    {START: 2.0, AGAIN: 6.0, NO_KUBELET: MARGIN + 3.0},
+    stage=0.5,
+    limit=150.0,
+)
+"""The faults of device plugins."""
+KUBELET_RESTARTS = (AGAIN, NO_KUBELET)
+"""The moments at which the kubelet of a device plugin stops and starts."""
+SPACES: Mapping[SubjectKind, Space] = {"dra-driver": DRIVERS, "device-plugin": PLUGINS}
+PLANS = ("fault-plan", "plugin-fault-plan")
+"""The experiments that play a plan."""
 MOST = 32
 """Devices of a plan at most; others are left out, but not the last one, and not the only one of its pool and model."""
 
@@ -150,15 +224,18 @@ class FaultPlan:
 
     stages: tuple[Stage, ...]
     gaps: tuple[Gap, ...]
+    space: Space = DRIVERS
 
     @property
     def seconds(self) -> float:
         """The usual duration for a driver that needs all of its settle time."""
-        return sum(STAGE_SECONDS + max((act.fault.settle for act in stage.acts), default=0.0) for stage in self.stages)
+        return sum(
+            self.space.stage
+            + self.space.seconds.get(stage.moment, 0.0)
+            + max((act.fault.settle for act in stage.acts), default=0.0)
+            for stage in self.stages
+        )
 
-
-STAGE_SECONDS = 1.0
-"""Seconds of a stage besides the time until the driver reports its acts."""
 
 # The changes that a driver profile can cause.
 
@@ -203,8 +280,10 @@ def _keys(merge: Mapping[str, Any]) -> Iterator[str]:
 _ONE = "the faults of the driver profile break one device at a time"
 
 
-def changes_of(faults: Sequence[Fault], device: Device, number: int = 0) -> dict[str, tuple[Act, ...]]:
-    """The acts of each change that these faults can cause in a device.
+def changes_of(
+    faults: Sequence[Fault], device: Device, number: int = 0, space: Space = DRIVERS
+) -> dict[str, tuple[Act, ...]]:
+    """The acts of each change of the space that these faults can cause in a device.
 
     `number` chooses among faults of the same kind, so that several devices get all of them.
     """
@@ -217,8 +296,8 @@ def changes_of(faults: Sequence[Fault], device: Device, number: int = 0) -> dict
     def add(change: str, *steps: _Step) -> None:
         found[change] = tuple(Act(device, fault, verb, shows, change) for fault, verb, shows in steps)
 
-    healthy = (Health.HEALTHY,)
-    for change, kind in (("recover", sick), ("unknown", lost)):
+    healthy, broken = (Health.HEALTHY,), (Health.UNHEALTHY, Health.UNKNOWN)
+    for change, kind in ((RECOVER, sick), (UNKNOWN, lost)):
         for one in kind[:1]:
             add(change, *_broken_and_healed(one))
     for change, firsts, seconds in (("unhealthy to unknown", sick, lost), ("unknown to unhealthy", lost, sick)):
@@ -228,12 +307,17 @@ def changes_of(faults: Sequence[Fault], device: Device, number: int = 0) -> dict
             steps: list[_Step] = [(one, "break", (one.health,)), (other, "break", seconds_health)]
             steps += [] if way == "replaces" else [(one, "heal", (other.health,))]
             add(change, *steps, (other, "heal", healthy))
+    others = (
+        (one, other, _both(one, other)) for one, other in product(_turned(mine, number), mine) if one is not other
+    )
+    for one, other, way in [found for found in others if found[-1]][:1]:
+        first: list[_Step] = [] if way == "replaces" else [(one, "heal", broken)]
+        add(TWO_FAULTS, (one, "break", broken), (other, "break", broken), *first, (other, "heal", healthy))
     for one in told[:1]:
-        broken = (Health.UNHEALTHY, Health.UNKNOWN)
-        add("message", (one, "break", (one.health,)), (one, "change", broken), (one, "heal", healthy))
+        add(MESSAGE, (one, "break", (one.health,)), (one, "change", broken), (one, "heal", healthy))
     for one in (sick or lost)[:1]:
-        add("again", *_broken_and_healed(one), *_broken_and_healed(one))
-    return {change: found[change] for change in CHANGES if change in found}
+        add(REPEATED, *_broken_and_healed(one), *_broken_and_healed(one))
+    return {change: found[change] for change in space.values("change") if change in found}
 
 
 def _broken_and_healed(fault: Fault) -> tuple[_Step, _Step]:
@@ -257,11 +341,11 @@ def _reason(change: str, faults: Sequence[Fault]) -> str:
     healths = {one.health for one in faults}
     if not faults:
         return "each fault of the driver profile starts the driver again, or is never cleared"
-    if change == "message":
+    if change == MESSAGE:
         return "no fault of the driver profile has an action `change`"
-    if change == "recover" or (change != "unknown" and Health.UNHEALTHY not in healths):
+    if change == RECOVER or (change not in (UNKNOWN, TWO_FAULTS) and Health.UNHEALTHY not in healths):
         return "no fault of the driver profile makes a device unhealthy"
-    if Health.UNKNOWN not in healths:
+    if change != TWO_FAULTS and Health.UNKNOWN not in healths:
         return "no fault of the driver profile makes the health unknown"
     return "no two faults of the driver profile can last in one device"
 
@@ -287,14 +371,15 @@ def plan(
     level: Level,
     blocked: Mapping[str, str] | None = None,
     once: Mapping[str, str] | None = None,
+    space: Space = DRIVERS,
 ) -> FaultPlan:
     """The stages that cover each value, and at level full each pair of values, as far as the faults can cause them.
 
     `blocked` has the moments that cannot be caused, and `once` those that one stage causes, each with the reason.
     """
-    found = _Planner(faults, chosen(targets), dict(blocked or {}), dict(once or {}), level)
+    found = _Planner(faults, chosen(targets), dict(blocked or {}), dict(once or {}), level, space)
     found.run()
-    return FaultPlan(tuple(found.stages), (*found.gaps(), *_left_out(targets, faults)))
+    return FaultPlan(tuple(found.stages), (*found.gaps(), *_left_out(targets, faults)), space)
 
 
 def _left_out(targets: Sequence[Target], faults: Sequence[Fault]) -> Iterator[Gap]:
@@ -309,7 +394,7 @@ def _left_out(targets: Sequence[Target], faults: Sequence[Fault]) -> Iterator[Ga
     for one in faults:
         if not one.lasts:
             why = "starts the driver again" if one.restarts else "is never cleared"
-            yield Gap("change", f"fault {one.name}", f"it {why}; only the experiment `faults` causes it")
+            yield Gap("change", f"fault {one.name}", f"it {why}; it is caused in one device, at no other moment")
         elif not _names_its_device(one):
             yield Gap("device", f"fault {one.name}", "its action has no {device}, and the fault names no device")
 
@@ -321,6 +406,7 @@ class _Planner:
     blocked: dict[str, str]
     once: dict[str, str]
     level: Level
+    space: Space
     stages: list[Stage] = field(default_factory=list)
     _running: dict[Device, list[Act]] = field(default_factory=dict)
     """The acts that are left for each device that is not healthy."""
@@ -329,8 +415,10 @@ class _Planner:
     """What is not covered yet: values, or pairs of values."""
 
     def __post_init__(self) -> None:
+        self._moments = self.space.values("moment")
         self._changes = {
-            one.device: changes_of(self.faults, one.device, number) for number, one in enumerate(self.targets)
+            one.device: changes_of(self.faults, one.device, number, self.space)
+            for number, one in enumerate(self.targets)
         }
         self._devices = [device for device, changes in self._changes.items() if changes]
         self._alone = any(map(one_at_a_time, usable(self.faults)))
@@ -339,13 +427,13 @@ class _Planner:
         if len(self._devices) < 2:
             self.blocked.setdefault(SECOND, "the faults of the driver profile break fewer than two devices")
         for device in self._devices:
-            for moment, change in product(MOMENTS, self._changes[device]):
+            for moment, change in product(self._moments, self._changes[device]):
                 if self._possible(moment, device, change):
                     self._open |= self._covers(moment, device, change)
 
     def gaps(self) -> Iterator[Gap]:
         mine = usable(self.faults)
-        for moment in MOMENTS:
+        for moment in self._moments:
             if moment in self.blocked:
                 yield Gap("moment", moment, self.blocked[moment])
             elif self._devices and not any(
@@ -354,16 +442,16 @@ class _Planner:
                 yield Gap("moment", moment, "each fault of the driver profile needs the API server")
             elif moment in self.once and self.level == "full":
                 yield Gap("pairs", moment, self.once[moment])
-        for change in CHANGES:
+        for change in self.space.values("change"):
             if not any(change in changes for changes in self._changes.values()):
                 yield Gap("change", change, _reason(change, mine))
         if self._open:
             what = "pairs of values" if self.level == "full" else "values"
-            yield Gap("pairs", f"{len(self._open)} {what}", f"they do not fit into {SECONDS:g} s")
+            yield Gap("pairs", f"{len(self._open)} {what}", f"they do not fit into {self.space.limit:g} s")
 
     def run(self) -> None:
         """Adds stages until nothing is left to cover, or the time is over, and all devices are healthy."""
-        while self._open and self._seconds < SECONDS:
+        while self._open and self._seconds < self.space.limit:
             moment = self._next_moment()
             if moment == START and self._running:
                 self._drain()
@@ -382,11 +470,11 @@ class _Planner:
 
     @property
     def _seconds(self) -> float:
-        return FaultPlan(tuple(self.stages), ()).seconds
+        return FaultPlan(tuple(self.stages), (), self.space).seconds
 
     def _drain(self) -> None:
         """Adds a stage with the next acts of the devices that are not healthy, at the moment that covers most."""
-        moments = [IDLE, *(one for one in MOMENTS if one not in (START, SECOND) and one not in self.blocked)]
+        moments = [IDLE, *(one for one in self._moments if one not in (START, SECOND) and one not in self.blocked)]
 
         def gain(moment: str) -> int:
             acts = [left[0] for left in self._running.values()]
@@ -405,7 +493,7 @@ class _Planner:
     def _next_moment(self) -> str:
         """The moment with most that is open; of equals the first one."""
         return max(
-            (one for one in MOMENTS if one not in self.blocked),
+            (one for one in self._moments if one not in self.blocked),
             key=lambda one: sum(("moment", one) in part for part in self._open),
         )
 
@@ -491,16 +579,17 @@ def covered(evidence: Evidence) -> dict[str, tuple[str, ...]]:
         return {}
     devices = list(dict.fromkeys(chain.from_iterable(one.devices for one in stages)))
     more = (f"and {len(devices) - _NAMES} more",) if len(devices) > _NAMES else ()
-    seen: dict[str, tuple[str, ...]] = {
-        "device": (*devices[:_NAMES], *more),
-        "health API": tuple(dict.fromkeys(chain.from_iterable(one.health_apis for one in stages))),
-    }
+    seen: dict[str, tuple[str, ...]] = {"device": (*devices[:_NAMES], *more)}
+    if apis := tuple(dict.fromkeys(chain.from_iterable(one.health_apis for one in stages))):
+        seen["health API"] = apis
+    streams = {name for one in stages for name in one.subscribers}
     named = {
-        "subscriber": {name for one in stages for name in one.subscribers},
+        "subscriber": streams,
+        "stream": streams,
         "moment": {one.moment for one in stages},
         "change": {change for one in stages for change in one.changes},
     }
-    for one in DIMENSIONS:
+    for one in SPACES[evidence.header.subject].dimensions:
         if one.name in named:
             seen[one.name] = tuple(value for value in one.values if value in named[one.name])
     return seen
@@ -515,6 +604,6 @@ def not_caused(evidence: Evidence) -> tuple[str, ...]:
     if evidence.header.level == "check":
         found.append("faults: `drahealth check` breaks no device; `drahealth certify` does, with a driver profile")
     else:
-        ends = (one for one in evidence.of(ExperimentEnded) if one.experiment == "fault-plan")
-        found += [f"fault-plan: {one.what.reason}" for one in ends if one.what.reason]
+        ends = (one for one in evidence.of(ExperimentEnded) if one.experiment in PLANS)
+        found += [f"{one.experiment}: {one.what.reason}" for one in ends if one.what.reason]
     return tuple(found)

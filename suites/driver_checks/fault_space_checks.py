@@ -123,7 +123,7 @@ def phases(evidence: Evidence, *experiments: str) -> list[Phase]:
             continue
         mine = tuple(Watched(one, arrivals(one)) for one in streams(evidence, name) if not one.api.prepared_only)
         starts = [one.at for one in evidence.of(ProcessStarted, name)]
-        over = _over(evidence, name)
+        over = recorded_until(evidence, name)
         by_device: dict[Device, list[Step]] = {}
         for step in sorted(steps, key=lambda one: one.number):
             by_device.setdefault(Device(step.what.pool, step.what.device), []).append(step)
@@ -138,7 +138,7 @@ def phases(evidence: Evidence, *experiments: str) -> list[Phase]:
     return found
 
 
-def _over(evidence: Evidence, experiment: str) -> float:
+def recorded_until(evidence: Evidence, experiment: str) -> float:
     """Until when all actions are recorded. If drahealth was killed, one more may have begun."""
     if any(one.experiment == experiment for one in evidence.of(ExperimentEnded)):
         return float("inf")
@@ -245,7 +245,7 @@ def bystanders_keep_their_health(evidence: Evidence) -> Finding:
         by_experiment.setdefault(phase.step.experiment, []).append(phase)
     watched: set[Device] = set()
     for name, mine in by_experiment.items():
-        starts, over = [one.at for one in evidence.of(ProcessStarted, name)], _over(evidence, name)
+        starts, over = [one.at for one in evidence.of(ProcessStarted, name)], recorded_until(evidence, name)
         for device, before, after, stream in _changes(mine[0].streams):
             watched.add(device)
             start = max((at for at in starts if at <= after[0]), default=0.0)

@@ -21,9 +21,9 @@ from drahealth.suites.driver_checks.device_plugins.devices_experiments import (
     allocation,
     container_start,
     list_and_watch,
-    plugin_faults,
     preferred_allocation,
 )
+from drahealth.suites.driver_checks.device_plugins.fault_plan_experiments import plugin_fault_plan
 from drahealth.suites.driver_checks.device_plugins.pods_experiments import (
     plugin_kubelet_pod,
     plugin_pod_faults,
@@ -105,7 +105,7 @@ _FAULT_EXPERIMENTS: tuple[Callable[[Lab], Coroutine[Any, Any, None]], ...] = (
 )
 _PLUGIN_EXPERIMENTS: tuple[Callable[[Lab], Coroutine[Any, Any, None]], ...] = (
     *(plugin_registration, list_and_watch, allocation, preferred_allocation, container_start, plugin_kubelet_restart),
-    *(refused_plugin, removed_socket, plugin_faults, plugin_pod_status, plugin_pod_faults, plugin_kubelet_pod),
+    *(refused_plugin, removed_socket, plugin_fault_plan, plugin_pod_status, plugin_pod_faults, plugin_kubelet_pod),
 )
 RUNS = {
     one.__name__.replace("_", "-"): one for one in (*_DRIVER_EXPERIMENTS, *_FAULT_EXPERIMENTS, *_PLUGIN_EXPERIMENTS)

@@ -80,7 +80,7 @@ def _findings(found: Mapping[str, Finding]) -> tuple[CheckFinding, ...]:
 _SHOWN = 8
 """Characters of a digest in a text."""
 _HEALTH = ".DRAResourceHealth"
-_FAULTS = ("faults", "plugin-faults")
+_FAULTS = ("faults", "plugin-fault-plan")
 """The experiments that cause each fault of the driver profile."""
 
 

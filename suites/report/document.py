@@ -443,9 +443,9 @@ class CheckReport(Report):
     run did not show it."""
     covered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The values of each dimension of faults that the run caused, such as devices and moments
-    (docs/reference/driver-requirements.md). Empty for a run without the experiment fault-plan."""
+    (docs/reference/driver-requirements.md). Empty for a run without a plan of faults."""
     not_caused: tuple[str, ...] = ()
-    """What the experiment fault-plan could not cause, each with the reason."""
+    """What the plan of faults could not cause, each with the reason."""
     releases: tuple[ReleaseView, ...] = ()
     """What kubelets of each release show of the same reports: an entry for each prepared device and release."""
 

@@ -55,9 +55,9 @@ class HealthyPlugin:
     """Seconds between changes of the health of the last device; 0 for none."""
 
     def __init__(self, folder: Path, data_dir: Path, cdi_dir: Path) -> None:
-        """`folder` has the kubelet's socket. A device with a file in `data_dir/health` is broken."""
-        self.health_dir = data_dir / "health"
-        self.health_dir.mkdir(parents=True, exist_ok=True)  # fault adapters make no folder
+        """`folder` has the kubelet's socket. A device with a file in `health` or `links` of `data_dir` is broken."""
+        self.health_dir, self.links_dir = data_dir / "health", data_dir / "links"
+        self.make_dirs()
         self.cdi_dir = cdi_dir
         self.broken: frozenset[str] = frozenset()
         self.was_broken = False
@@ -85,12 +85,17 @@ class HealthyPlugin:
 
     async def start(self) -> None:
         """Opens the socket, writes the CDI spec, and registers."""
-        self.health_dir.mkdir(exist_ok=True)
+        self.make_dirs()
         await self.socket.start()
         self.write_cdi_spec()
         self.spawn(self.keep_registered())
         self.spawn(self.alternate())
         self.spawn(self.watch_health())
+
+    def make_dirs(self) -> None:
+        """Makes the folders of broken devices: fault adapters make none."""
+        for folder in (self.health_dir, self.links_dir):
+            folder.mkdir(parents=True, exist_ok=True)
 
     async def stop(self) -> None:
         """Ends everything, and removes the socket."""
@@ -205,7 +210,7 @@ class HealthyPlugin:
         await asyncio.sleep(self.change)
         while self.change:
             await asyncio.sleep(self.change)
-            self.was_broken |= any(self.health_dir.iterdir())
+            self.was_broken |= bool(self.found())
             if not self.was_broken:
                 self.sick = not self.sick
                 self.wake()
@@ -219,16 +224,24 @@ class HealthyPlugin:
         """Lists devices that are broken or healed from outside."""
         while True:
             await asyncio.sleep(_LOOK)
-            self.was_broken |= any(self.health_dir.iterdir())
+            self.was_broken |= bool(self.found())
             found = self.files()
             if found != self.broken:
                 self.broken = found
                 self.wake()
 
     def files(self) -> frozenset[str]:
+        """The names of the broken devices, as the plugin knows them."""
+        return self.found()
+
+    def found(self) -> frozenset[str]:
         """The names of the broken devices."""
+        return self.names_in(self.health_dir) | self.names_in(self.links_dir)
+
+    def names_in(self, folder: Path) -> frozenset[str]:
+        """The devices with a file in a folder."""
         with suppress(OSError):
-            return frozenset(path.name for path in self.health_dir.iterdir() if not path.name.startswith("."))
+            return frozenset(path.name for path in folder.iterdir() if not path.name.startswith("."))
         return frozenset()
 
     # -- devices

@@ -8,6 +8,7 @@ from drahealth.proto.events import (
     Event,
     FaultCleared,
     FaultInjected,
+    FaultStage,
     GrpcCall,
     ListReceived,
     MalformedReceived,
@@ -21,6 +22,7 @@ from drahealth.proto.quoting import one_line
 from drahealth.proto.services import ALLOCATE, DEVICE_PLUGIN, GET_INFO, GET_OPTIONS, REGISTER, VERSION, Unary
 from drahealth.proto.values import Health, health_of, is_extended_resource
 from drahealth.suites.driver_checks.evidence import CANCELLED_BY_US, Evidence, Observation
+from drahealth.suites.driver_checks.fault_plan import KUBELET_RESTARTS
 from drahealth.suites.driver_checks.observed import (
     Call,
     Device,
@@ -54,7 +56,10 @@ def registration_problem(resource: str, *versions: str) -> str:
 
 def plugin_crashes(evidence: Evidence, *processes: str) -> Iterator[Observation[ProcessExited]]:
     """The exits of these processes without a signal. After a restart of the kubelet a plugin may exit."""
-    return (one for one in crashes(evidence, *processes) if one.experiment != "plugin-kubelet-restart")
+    for one in crashes(evidence, *processes):
+        stages = [stage for stage in evidence.of(FaultStage, one.experiment) if stage.number < one.number]
+        if one.experiment != "plugin-kubelet-restart" and not (stages and stages[-1].what.moment in KUBELET_RESTARTS):
+            yield one
 
 
 def calls(evidence: Evidence, method: Unary[Any, Any], *experiments: str) -> list[Call]:

@@ -343,11 +343,14 @@ def plugin_removes_its_sockets(evidence: Evidence) -> Finding:
     "DEVPLUGIN-23",
     _END,
     fix="Find the cause of the exit in the output of the plugin.",
-    reads=("plugin-registration", "list-and-watch", "allocation", "preferred-allocation", "container-start"),
+    reads=(
+        *("plugin-registration", "list-and-watch", "allocation", "preferred-allocation", "container-start"),
+        "plugin-fault-plan",
+    ),
 )
 def plugin_runs_until_it_is_stopped(evidence: Evidence) -> Finding:
     """The process does not end before a signal, except after a restart of the kubelet."""
-    if ended := next(plugin_crashes(evidence, "main", "restarted", "broken"), None):
+    if ended := next(plugin_crashes(evidence, "main", "restarted", "planned"), None):
         seen = f"in experiment {ended.experiment}, {exit_text(ended.what)}"
         return failed("the plugin runs until it gets a signal", seen, ended.number)
     started = next((one for one in evidence.of(ProcessStarted) if one.what.process == "main"), None)

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.suites.driver_checks.device_plugins import fault_mutants as device_plugin_faults
 from drahealth.suites.driver_checks.device_plugins import mutants as device_plugins
 from drahealth.suites.driver_checks.mutants import claims, faults, lifetime, streams, taints
 from drahealth.suites.driver_checks.mutants.healthy import Healthy, Surroundings
 from drahealth.suites.driver_checks.mutants.table import MUTANTS
 from drahealth.suites.driver_checks.verdicts import SubjectKind
 
-__all__ = ["MUTANTS", "claims", "device_plugins", "faults", "lifetime", "streams", "taints"]
+__all__ = ["MUTANTS", "claims", "device_plugin_faults", "device_plugins", "faults", "lifetime", "streams", "taints"]
 
 HEALTHY = "healthy"
 """Name of the driver without a fault."""
@@ -27,6 +28,7 @@ WITHOUT_FAULT: dict[str, SubjectKind] = {HEALTHY: "dra-driver", HEALTHY_PLUGIN: 
 """The driver and the device plugin without a fault."""
 _BACKEND = Path(__file__).with_name("backend.py")
 _FILE = "{driver_dir}/health/{device}"
+_LINK = "{driver_dir}/links/{device}"
 _TAINT = {"key": Healthy.taint_key, "effect": "NoSchedule"}
 FAULTS: tuple[dict[str, Any], ...] = (
     {
@@ -54,7 +56,20 @@ FAULTS: tuple[dict[str, Any], ...] = (
 )
 """What breaks the devices of these drivers, as in a driver profile."""
 PLUGIN_FAULTS: tuple[dict[str, Any], ...] = (
-    {"name": "hot", "break": {"write": _FILE, "text": "hot"}, "heal": {"remove": _FILE}, "settle": "1s"},
+    {
+        "name": "hot",
+        "break": {"write": _FILE, "text": "hot"},
+        "change": {"write": _FILE, "text": "fan"},
+        "heal": {"remove": _FILE},
+        "settle": "1s",
+    },
+    {
+        "name": "lost",
+        "break": {"write": _LINK, "text": "lost"},
+        "heal": {"remove": _LINK},
+        "health": "Unknown",
+        "settle": "1s",
+    },
 )
 """What breaks the devices of the device plugins."""
 PLACES = ("{node_name}", "{kubeconfig}", "{registry_dir}", "{driver_dir}", "{cdi_dir}", "{instance}")

@@ -14,6 +14,7 @@ from drahealth.proto.events import (
     ExperimentStarted,
     FaultCleared,
     FaultInjected,
+    FaultStage,
     GrpcCall,
     KubeletSwitched,
     ListReceived,
@@ -96,6 +97,7 @@ REGISTERED = called(REGISTER, REGISTRATION, {})
 REFUSED = replace(REGISTERED, code="INVALID_ARGUMENT", response=None, details="refused by drahealth")
 UP, DOWN = KubeletSwitched("main", running=True), KubeletSwitched("main", running=False)
 STARTED, SICK = ProcessStarted("main", 7, ("./plugin",)), PluginDevice("gpu-1", "Unhealthy")
+STAGE = FaultStage("planned", "idle", (f"{RESOURCE}/gpu-1",), ("recover",), (), ("before",))
 CDI_SPECS = CdiSpecsRead((CdiSpec("gpu.json", "", (f"{RESOURCE}=gpu-0", f"{RESOURCE}=gpu-1")),))
 
 
@@ -151,13 +153,16 @@ EVENTS: dict[str, Sequence[Event | float]] = {
     ],
     "refused-plugin": [UP, ASKED, REFUSED, DOWN, UP, ASKED, REGISTERED],
     "removed-socket": [UP, ASKED, REGISTERED, SocketRemoved("restarted", PATH), ASKED, REGISTERED],
-    "plugin-faults": [
+    "plugin-fault-plan": [
         *listing(BROKEN, (A, B))[:2],
+        STAGE,
         FaultInjected(
-            *("broken", "hot", "break", "", "gpu-1", "write health/gpu-1", "forced", "Unhealthy", 1.0, "done", 0.01)
+            *("planned", "hot", "break", RESOURCE, "gpu-1", "write health/gpu-1", "forced", "Unhealthy", 1.0),
+            *("done", 0.01),
         ),
-        ListReceived(RESOURCE, PATH, BROKEN, 20, (A, SICK)),
-        FaultCleared("broken", "hot", "", "gpu-1", "remove health/gpu-1", 1.0, "done", 0.01),
+        *(ListReceived(RESOURCE, PATH, BROKEN, 20, (A, SICK)),) * 2,
+        STAGE,
+        FaultCleared("planned", "hot", RESOURCE, "gpu-1", "remove health/gpu-1", 1.0, "done", 0.01),
         ListReceived(RESOURCE, PATH, BROKEN, 20, (A, B)),
         listing(BROKEN)[-1],
     ],

@@ -302,7 +302,7 @@ def list_after(kind: type[Event], *devices: PluginDevice) -> Edit:
     seen: list[bool] = []
 
     def edit(where: str, event: Event) -> Event:
-        if where == "plugin-faults" and isinstance(event, kind):
+        if where == "plugin-fault-plan" and isinstance(event, kind):
             seen.append(True)
         if seen and isinstance(event, ListReceived) and event.stream == BROKEN:
             return replace(event, devices=devices)
@@ -416,7 +416,7 @@ def with_other_resource(change: Edit = lambda _, event: event) -> Evidence:
     records = []
     for one in evidence.records:
         records.append(one)
-        other = of_other_resource(one.what) if one.experiment not in ("plugin-faults", *POD_EXPERIMENTS) else None
+        other = of_other_resource(one.what) if one.experiment not in ("plugin-fault-plan", *POD_EXPERIMENTS) else None
         if other and (kept := change(one.experiment, other)):
             records.append(replace(one, what=kept))
     numbered = tuple(replace(one, number=number) for number, one in enumerate(records, start=2))

@@ -29,6 +29,7 @@ from drahealth.suites.driver_checks.device_plugins.devices_experiments import (
     list_and_watch,
     preferred_allocation,
 )
+from drahealth.suites.driver_checks.device_plugins.fault_plan_experiments import PluginBench
 from drahealth.suites.driver_checks.device_plugins.kubelet import RegisteredPlugin
 from drahealth.suites.driver_checks.device_plugins.registration_experiments import (
     kubelet_of,
@@ -40,6 +41,7 @@ from drahealth.suites.driver_checks.device_plugins.registration_experiments impo
 )
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.lab import Lab
+from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.registration_experiments import REFUSAL
 from drahealth.suites.driver_checks.scripted_kubelet import ACCEPT, PAUSE
 from drahealth.suites.unit.driver_checks.lab_rig import LabRig
@@ -217,6 +219,29 @@ async def register_again(rig: PluginRig, plugin: RegisteredPlugin) -> None:
     request = REGISTER.request(version=VERSION, endpoint=plugin.endpoint.name, resource_name=plugin.resource)
     async with grpc.aio.insecure_channel(target(rig.places.device_plugins_dir / KUBELET_SOCKET)) as channel:
         await REGISTER.stub(channel)(request)
+
+
+async def test_stream_is_opened_again_when_a_plugin_registers_once_more(rig: PluginRig, lab: Lab) -> None:
+    kubelet = await kubelet_of(lab)
+    await rig.device_plugin()
+    plugin = await kubelet.answered()
+    bench = PluginBench(lab, kubelet, [plugin])
+    await bench.open()
+    await register_again(rig, plugin)
+    await poll(lambda: len(rig.happened(ListReceived)) == 2, PAUSE, PATIENCE, rig.clock)
+    await bench.close()
+    stream = ["stream-opened", "3 devices", "stream-closed"]
+    assert rig.story() == ["kubelet up", *REGISTERED, *stream[:2], *REGISTERED, stream[-1], *stream]
+
+
+async def test_device_is_allocated_again_while_it_breaks(rig: PluginRig, lab: Lab) -> None:
+    kubelet = await kubelet_of(lab)
+    await rig.device_plugin()
+    bench = PluginBench(lab, kubelet, [await kubelet.answered()])
+    rig.story()
+    async with rig.time_flies(), bench.allocating([Device(RESOURCE, "gpu-1")]):
+        await poll(lambda: len(rig.happened(GrpcCall)) == 3, PAUSE, PATIENCE, rig.clock)
+    assert set(rig.story()) == {"Allocate OK"}
 
 
 async def test_each_resource_of_a_process_is_listed_and_allocated(rig: PluginRig, lab: Lab) -> None:

@@ -1,5 +1,6 @@
 """The plan of faults: it covers each value, or each pair of values, and says what cannot be caused."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -7,14 +8,16 @@ import pytest
 from drahealth.proto.events import FaultGap, FaultStage
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.fault_plan import (
-    CHANGES,
+    DRIVERS,
     IDLE,
-    MOMENTS,
     MOST,
     NO_API,
+    OTHER,
+    PLUGINS,
     PREPARE,
     SECOND,
     START,
+    TWO_FAULTS,
     UNPREPARE,
     FaultPlan,
     Target,
@@ -27,13 +30,13 @@ from drahealth.suites.driver_checks.fault_plan import (
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.profile.faults import Fault, PatchObject, RemoveFile, WriteFile
 from drahealth.suites.driver_checks.verdicts import Level
-from drahealth.suites.unit.driver_checks.evidence_of import evidence_of
+from drahealth.suites.unit.driver_checks.evidence_of import HEADER, evidence_of
 from drahealth.suites.unit.driver_checks.runs import fault
 
-FILE, OTHER = "/health/{device}", "/links/{device}"
+FILE, LINK = "/health/{device}", "/links/{device}"
 HOT = fault("hot", WriteFile(FILE, "hot"), RemoveFile(FILE), change=WriteFile(FILE, "fan"), settle=1.0)
 LOST = fault("lost", WriteFile(FILE, "lost"), RemoveFile(FILE), health=Health.UNKNOWN, settle=1.0)
-UNLINKED = fault("unlinked", WriteFile(OTHER, "no link"), RemoveFile(OTHER), settle=1.0)
+UNLINKED = fault("unlinked", WriteFile(LINK, "no link"), RemoveFile(LINK), settle=1.0)
 PATCHED = fault(
     "patched",
     PatchObject("Gpu", "{device}", "", {"broken": "yes"}),
@@ -41,6 +44,7 @@ PATCHED = fault(
     settle=1.0,
 )
 ALL = (HOT, LOST)
+MOMENTS, CHANGES = DRIVERS.values("moment"), DRIVERS.values("change")
 
 
 def targets(count: int) -> list[Target]:
@@ -228,3 +232,55 @@ def test_fault_that_writes_to_one_place_for_all_devices_breaks_one_at_a_time() -
     for act in (act for stage in made.stages for act in stage.acts):
         (broken.discard if act.verb == "heal" else broken.add)(act.device)
         assert len(broken) < 2
+
+
+# Device plugins.
+
+PLUGIN_FAULTS = (HOT, UNLINKED.model_copy(update={"health": Health.UNKNOWN}))
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_core_covers_each_value_of_device_plugins(count: int) -> None:
+    made = plan(PLUGIN_FAULTS, targets(count), "core", space=PLUGINS)
+    found = begun(made)
+    assert {moment for moment, _, _ in found} == set(PLUGINS.values("moment"))
+    assert {change for _, _, change in found} == set(PLUGINS.values("change"))
+    assert len({device for _, device, _ in found}) == count
+    assert (made.gaps, made.seconds < 50) == ((), True)
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_full_covers_each_pair_of_values_of_device_plugins(count: int) -> None:
+    made = plan(PLUGIN_FAULTS, targets(count), "full", space=PLUGINS)
+    found = [(stage.moment, act.device.name, act.change) for stage in made.stages for act in stage.acts]
+    moments, changes = PLUGINS.values("moment"), PLUGINS.values("change")
+    devices = [one.device.name for one in targets(count)]
+    assert {(moment, device) for moment, device, _ in found} == set(product(moments, devices))
+    assert {(moment, change) for moment, _, change in found} == set(product(moments, changes))
+    assert {(device, change) for _, device, change in found} == set(product(devices, changes))
+
+
+def test_two_faults_of_a_device_are_cleared_one_after_another() -> None:
+    acts = changes_of((HOT, UNLINKED), Device("pool", "gpu-0"), space=PLUGINS)[TWO_FAULTS]
+    assert [(act.verb, act.fault.name) for act in acts] == [
+        *(("break", "hot"), ("break", "unlinked")),
+        *(("heal", "hot"), ("heal", "unlinked")),
+    ]
+    assert [act.shows == (Health.HEALTHY,) for act in acts] == [False, False, False, True]
+
+
+def test_one_fault_of_a_device_plugin_leaves_changes_out() -> None:
+    plain = fault("plain", WriteFile(FILE, "x"), RemoveFile(FILE), settle=1.0)
+    made = plan((plain,), targets(2), "core", {OTHER: "one device"}, space=PLUGINS)
+    assert {gap.value for gap in made.gaps} == {"unknown", TWO_FAULTS, "message", OTHER}
+
+
+def test_coverage_of_a_device_plugin_names_its_streams() -> None:
+    stage = FaultStage("planned", IDLE, ("example.com/gpu/gpu-0",), ("recover",), (), ("before",))
+    header = replace(HEADER, subject="device-plugin")
+    assert covered(evidence_of(("plugin-fault-plan", stage), header=header)) == {
+        "device": ("example.com/gpu/gpu-0",),
+        "stream": ("before",),
+        "moment": (IDLE,),
+        "change": ("recover",),
+    }

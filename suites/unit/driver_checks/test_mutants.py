@@ -10,6 +10,7 @@ import pytest
 from drahealth.proto.events import ProcessExited
 from drahealth.suites.commands.selftest import choice, exit_code, proven_text, selftest
 from drahealth.suites.driver_checks.all_checks import CHECKS
+from drahealth.suites.driver_checks.fault_adapters import FaultAdapters
 from drahealth.suites.driver_checks.mutants.driver import MUTANTS
 from drahealth.suites.driver_checks.mutants.proving import Proof, experiments_of, needs_kubelet, proof_of, prove_one
 from drahealth.suites.driver_checks.mutants.table import Mutant
@@ -80,6 +81,11 @@ def test_crashed_mutant_is_void_and_not_caught() -> None:
 async def test_a_mutant_is_caught_by_its_check_alone(name: str) -> None:
     proof = await prove_one(name)
     assert proof == Proof(name, proof.seconds, MUTANTS[name].caught_by)
+
+
+async def test_device_plugin_that_lists_a_broken_device_wrongly_is_caught() -> None:
+    proof = await prove_one("unknown-is-healthy", FaultAdapters)
+    assert proof == Proof("unknown-is-healthy", proof.seconds, MUTANTS["unknown-is-healthy"].caught_by)
 
 
 def test_sample_contains_healthy_drivers_and_depends_on_the_seed() -> None:
