@@ -69,13 +69,17 @@ class Published:
 
 
 class Allocator:
-    """Makes claims, and records them. `shapes` has what can be allocated: at most two different claims."""
+    """Makes claims, and records them. `shapes` has what can be allocated: at most two different claims.
 
-    def __init__(self, lab: Lab, api: ListWatch, shapes: Sequence[Shape]) -> None:
+    `others` has a claim for each other device that can be allocated alone, unless the user says what is claimed.
+    """
+
+    def __init__(self, lab: Lab, api: ListWatch, shapes: Sequence[Shape], others: Sequence[Shape] = ()) -> None:
         self._lab = lab
         self._api = api
         self._made: list[ClaimRef] = []
         self.shapes = shapes
+        self.others = others
 
     async def claim(self, shape: Shape, letter: str, *, reserved: bool = True) -> ClaimRef:
         """Creates a claim and allocates it. Raises Incomplete if the API server rejects what is the user's.
@@ -129,15 +133,19 @@ async def allocator(lab: Lab, plugin: Plugin, named: Collection[str] = ()) -> As
         slices = await watched.complete(plugin.driver, devices=() if lab.run.claim else named, count=count)
     lab.subject.check_running()
     async with _surroundings(lab, lab.subject.api):
+        others: list[Shape] = []
         if lab.run.claim:
             shapes = await _given(lab, lab.subject.api, slices)
         else:
             published = published_devices(slices)
             wanted = [one for one in published if one.id.device in named] if devices == 1 else []
             shapes = [shape_of([one]) for one in wanted] or shapes_of(published, devices)
+            if devices == 1:
+                used = {device for shape in shapes for device in shape.devices}
+                others = [shape_of([one]) for one in published if one.id not in used and not any(one.drawbacks)]
         if not shapes:
             raise Incomplete("the driver publishes no device; pass a claim with --claim")
-        made = Allocator(lab, lab.subject.api, shapes)
+        made = Allocator(lab, lab.subject.api, shapes, others)
         try:
             yield made
         finally:
@@ -289,6 +297,10 @@ HOLD_SECONDS = 12.0
 """Seconds for which a claim stays prepared, if health is reported only for prepared devices: time for reports."""
 
 
+EACH_SECONDS = 20.0
+"""Seconds after which no claim for one more device is prepared: hardware can need a second for each call."""
+
+
 class Hung(Exception):
     """A call did not end within its limit; its record shows that, and further calls would hang, too."""
 
@@ -363,6 +375,19 @@ async def _several_claims(lab: Lab, made: Allocator, calls: Calls, a: ClaimRef) 
         await calls.prepare(a, b)
         lab.record(CdiSpecsRead(read_specs(*lab.subject.places.cdi_dirs)))
         await calls.unprepare(a, b)
+    await _each_device(lab, made, calls)
+
+
+async def _each_device(lab: Lab, made: Allocator, calls: Calls) -> None:
+    """A claim for each other device, alone: it is prepared once, and unprepared twice."""
+    end = lab.subject.clock.now() + EACH_SECONDS
+    for number, shape in enumerate(made.others):
+        if lab.subject.clock.now() >= end:
+            return
+        claim = await made.claim(shape, f"device-{number}")
+        await calls.prepare(claim)
+        await calls.unprepare(claim)
+        await calls.unprepare(claim)
 
 
 async def _watch_prepared_devices(lab: Lab) -> None:

@@ -431,7 +431,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "claims",
             "Prepare and unprepare the same claim twice, and several claims in one call. Unprepare an unknown claim. "
-            "Prepare a claim with a device that is prepared for another claim.",
+            "Prepare a claim with a device that is prepared for another claim. Prepare and unprepare a claim for each "
+            "other device, for at most 20 s.",
             "main",
             10,
             frozenset({"claim"}),

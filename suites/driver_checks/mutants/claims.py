@@ -101,6 +101,15 @@ class ErrorOnSecondUnprepare(_Remembering):
         return super().unprepare(uid)
 
 
+@mutant("second-unprepare-succeeds")
+class FirstDeviceStaysPrepared(Healthy):
+    """NodeUnprepareResources fails for a claim that has the first device."""
+
+    def unprepare(self, uid: str) -> Exception | None:
+        held = [device.device for device in self.prepared.get(uid, ())]
+        return ValueError("the device is busy") if self.devices[0] in held else super().unprepare(uid)
+
+
 @mutant("unknown-claim-is-unprepared")
 class ErrorOnUnknownUnprepare(_Remembering):
     """NodeUnprepareResources fails for an unknown claim."""
@@ -153,6 +162,15 @@ class WrongPool(Healthy):
         """The stream of prepared devices has the same pool."""
         found = super().health_of(device, api)
         return replace(found, pool=self.name) if api.prepared_only else found
+
+
+@mutant(_ALLOCATED)
+class WrongPoolOfFirstDevice(Healthy):
+    """NodePrepareResources returns the first device with another pool."""
+
+    def answer(self, uid: str, device: Device) -> Device:
+        found = super().answer(uid, device)
+        return replace(found, pool=f"{found.pool}-x") if found.device == self.devices[0] else found
 
 
 @mutant(_ALLOCATED)

@@ -98,6 +98,9 @@ async def test_claims_are_prepared_and_unprepared_in_every_way(rig: LabRig) -> N
         "Unprepare gpu-1",
         "Prepare gpu-1 gpu-2",
         "Unprepare gpu-1 gpu-2",
+        "Prepare gpu-0",
+        "Unprepare gpu-0",
+        "Unprepare gpu-0",
     ]
     assert await rig.api.list(CLAIMS) == []
 
