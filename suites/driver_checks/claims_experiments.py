@@ -441,16 +441,24 @@ async def reads_claim(lab: Lab, asked: asyncio.Event, pending: "asyncio.Task[Cal
 
 
 async def driver_restart(lab: Lab) -> None:
-    """Prepares a claim, kills the driver and starts it again; prepares the claim again, and unprepares it."""
+    """Prepares a claim for each device, kills the driver and starts it again; prepares and unprepares each again."""
     plugin = await plugin_of_process(lab)
     async with allocator(lab, plugin) as made:
-        claim = await made.claim(made.shapes[0], "restart")
+        prepared: list[ClaimRef] = []
+        end = lab.subject.clock.now() + EACH_SECONDS
         try:
             async with claim_calls(lab, plugin) as calls:
-                if (await calls.prepare(claim)).problem_of(claim):
-                    return  # the record shows why
+                for number, shape in enumerate((*made.shapes, *made.others)):
+                    if prepared and lab.subject.clock.now() >= end:
+                        break
+                    claim = await made.claim(shape, f"restart-{number}")
+                    if not (await calls.prepare(claim)).problem_of(claim):
+                        prepared.append(claim)
+                    elif number == 0:
+                        return  # the record shows why
             async with claim_calls(lab, await restarted(lab)) as calls:
-                await calls.prepare(claim)
-                await calls.unprepare(claim)
+                for claim in prepared:
+                    await calls.prepare(claim)
+                    await calls.unprepare(claim)
         except Hung:
             return

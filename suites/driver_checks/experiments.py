@@ -491,7 +491,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "driver-restart",
-            "Prepare a claim, kill the driver, and start it again. Prepare the claim again, and unprepare it.",
+            "Prepare a claim for each device, for at most 20 s. Kill the driver, and start it again. Prepare each "
+            "claim again, and unprepare it.",
             "restarted",
             10,
             frozenset({"start", "claim"}),

@@ -141,8 +141,8 @@ async def test_healthy_driver_goes_through_all_experiments_with_processes(serve:
         "end": ["SIGTERM", "exited 0", "0+0 sockets"],
         "refused-registration": ["started", *REGISTERED, "GetInfo OK", "1+2 sockets"],
         "driver-restart": [
-            *(PREPARE, "SIGKILL", "exited -9"),
-            *("started", *REGISTERED, PREPARE, UNPREPARE),
+            *(*[PREPARE] * 3, "SIGKILL", "exited -9"),
+            *("started", *REGISTERED, *[PREPARE, UNPREPARE] * 3),
         ],
         "slice-deletion": [
             *("started", *REGISTERED, "1 slices", *REGISTERED, *STREAMED, *STREAMED[:2]),
