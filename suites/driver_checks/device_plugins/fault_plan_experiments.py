@@ -51,6 +51,10 @@ from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin
 
 HELD = 5.0
 """Seconds at most for which the plugin is watched after an action that must not change the health of its device."""
+_AFTER = 40.0
+"""Seconds of a run after the last stage: to clear all faults, and for the faults that the plan leaves out."""
+_BETWEEN = 0.1
+"""Seconds from the last list of a stage to the next stage: a list right before an action can be an effect of it."""
 _ALLOCATE_PAUSE = 0.2
 """Seconds between two calls of Allocate."""
 
@@ -200,6 +204,7 @@ async def plugin_fault_plan(lab: Lab) -> None:
     bench = PluginBench(lab, kubelet, await registered_plugins(lab, kubelet, SOCKET_LIMIT))
     try:
         await bench.open()
+        await _healthy(bench)
         targets, gaps = _targets(bench)
         few = {} if len(bench.healthy) > 1 else {OTHER: "the plugin lists fewer than two healthy devices"}
         made = plan(lab.subject.faults, targets, lab.run.level, few, space=PLUGINS)
@@ -211,6 +216,12 @@ async def plugin_fault_plan(lab: Lab) -> None:
     finally:
         await bench.close()
     lab.subject.check_running()
+
+
+async def _healthy(bench: PluginBench) -> None:
+    """Waits until all devices are Healthy, or for the settle time: a plugin that starts may not know the health."""
+    limit = max(one.settle for one in bench.lab.subject.faults) + MARGIN
+    await poll(lambda: bench.healthy == bench.devices, PAUSE, limit, bench.lab.subject.clock)
 
 
 def _targets(bench: PluginBench) -> tuple[list[Target], list[Gap]]:
@@ -253,24 +264,38 @@ class _Player:
         """The stage whose faults last for a while."""
 
     async def play(self, gaps: Sequence[Gap]) -> None:
-        """Plays all stages. After a stage that the plugin does not list, the others prove nothing: they are gaps."""
+        """Plays the stages, and clears all faults.
+
+        After a stage that the plugin does not list, the others prove nothing: they are gaps.
+        """
         for gap in (*gaps, *self._plan.gaps):
             self._gap(gap)
+        lasting: dict[Device, Fault] = {}
         try:
-            for number, stage in enumerate(self._plan.stages):
-                if not await self._stage(stage):
-                    rest = len(self._plan.stages) - number - 1
-                    self._gap(Gap("stages", f"the last {rest} stages", "the plugin did not list the stage before"))
-                    break
+            await self._stages()
         finally:
             for device, faults in self._lasting.items():
-                for fault in faults:
-                    await self._bench.heals(fault, device)
+                for number, fault in enumerate(faults, start=1):
+                    shows = () if number == len(faults) else (Health.UNHEALTHY,)
+                    if await self._bench.heals(fault, device, shows):
+                        lasting[device] = fault
+        await asyncio.gather(*(self._bench.lists(one, Health.HEALTHY, fault) for one, fault in lasting.items()))
+
+    async def _stages(self) -> None:
+        clock, limit = self._lab.subject.clock, min(self._plan.space.limit, self._lab.run.deadline - _AFTER)
+        end, stages = clock.now() + limit, self._plan.stages
+        for number, stage in enumerate(stages):
+            why = f"they do not fit into {limit:g} s" if clock.now() > end else ""
+            if not why and not await self._stage(stage):
+                number, why = number + 1, "the plugin did not list the stage before"
+            if why:
+                self._gap(Gap("stages", f"the last {len(stages) - number} stages", why))
+                return
 
     async def _stage(self, stage: Stage) -> bool:
         """Plays a stage; returns whether the plugin listed all of it."""
         bench, clock = self._bench, self._lab.subject.clock
-        acts = self._possible(stage)
+        acts = await self._possible(stage)
         steady = [one.fault.settle for one in acts if bench.health(one.device) is _wanted(one)]
         reopens = stage.moment in (START, AGAIN, NO_KUBELET)
         names, changes = tuple(str(one.device) for one in acts), tuple(one.change for one in acts)
@@ -300,14 +325,18 @@ class _Player:
         if shown and stage is self._held:
             await clock.sleep(HELD)
         self._lab.subject.check_running()
+        await clock.sleep(_BETWEEN)
         return shown
 
-    def _possible(self, stage: Stage) -> list[Act]:
+    async def _possible(self, stage: Stage) -> list[Act]:
         """The acts of a stage, without those on devices that are broken without us, or whose adapter failed."""
-        for device, _ in stage.begins:
-            if device not in self._failed and self._bench.health(device) is not Health.HEALTHY:
-                self._failed.add(device)
-                self._gap(Gap("device", str(device), "it was not Healthy before a fault"))
+        begun = {device for device, _ in stage.begins} - self._failed
+        first = [act for act in stage.acts if act.device in begun]
+        found = await asyncio.gather(*(self._bench.lists(act.device, Health.HEALTHY, act.fault) for act in first))
+        for act, is_healthy in zip(first, found, strict=True):
+            if not is_healthy:
+                self._failed.add(act.device)
+                self._gap(Gap("device", str(act.device), "it was not Healthy before a fault"))
         return [act for act in stage.acts if act.device not in self._failed]
 
     async def _without_kubelet(self, acts: Sequence[Act]) -> None:
@@ -336,7 +365,8 @@ class _Player:
             left[:] = [one for one in left if one is not act.fault and not heals_all]
         else:
             done = await self._bench.breaks(act.fault, device, change=act.verb == "change", shows=(Health.UNHEALTHY,))
-            left += [act.fault] if act.verb == "break" else []
+            if act.verb == "break":  # it can replace a fault that is cleared in the same way
+                left[:] = [*(one for one in left if one.heal != act.fault.heal), act.fault]
         if not left:
             del self._lasting[device]
         if not done:

@@ -44,6 +44,8 @@ class _Phase:
     """Those of the resource, in order. A kubelet has one at a time."""
     before: "_Phase | None"
     """The action before."""
+    is_cut: bool = False
+    """Whether a process started that need not know the fault, because another process was asked for it."""
 
     @property
     def start(self) -> float:
@@ -140,9 +142,9 @@ def _phases(evidence: Evidence) -> list[_Phase]:
         for step, later in itertools.zip_longest(each, each[1:]):
             end = began(later) if later else last
             new = tuple(at for at in starts if step.at < at < end)
-            if new and (isinstance(step.what, FaultCleared) or step.what.grade == "asked"):
-                end, new = new[0], ()  # a new process may not know it
             before = _Phase(step, device, end, new, mine, before)
+            if new and before.grade == "asked":  # a new process may not know it
+                before = replace(before, end=new[0], starts=(), is_cut=True)
             found.append(before)
     return found
 
@@ -158,7 +160,9 @@ def _each_listed(evidence: Evidence, wanted: Health, none: str) -> Finding:
         return not_tested("no fault was caused")
     if not mine:
         return static(none, *(one.step.number for one in all_))
-    found = worst([replace(_is_listed(one, all_), grade=one.grade) for one in mine])
+    cut = [one for one in mine if one.is_cut and not one.is_listed]
+    judged = [one for one in mine if one not in cut] or mine
+    found = worst([replace(_is_listed(one, all_), grade=one.grade) for one in judged])
     return replace(found, seen=f"{len(mine)} actions were listed in time") if found.verdict == "PASS" else found
 
 
@@ -247,8 +251,10 @@ def lists_agree_while_a_fault_lasts(evidence: Evidence) -> Finding:
             first = " in the first list of a stream" if any(one.lists[:1] == [listed] for one in phase.streams) else ""
             seen = f"{phase.about}: the device {state}{first}, {listed.at - phase.step.at:.1f} s later"
             return failed(f"{phase.wanted} in each list", seen, phase.step.number, listed.number)
+    if not found:
+        return not_tested("no fault was caused")
     if not judged:
-        return not_tested("no list came while a fault lasted" if found else "no fault was caused")
+        return static("no list came while a fault lasted", *(one.step.number for one in found))
     text = f"{judged} later lists agree after {len(found)} actions"
     return replace(passed(text, *(one.step.number for one in found)), grade=strongest(one.grade for one in found))
 
@@ -284,7 +290,8 @@ def other_devices_stay_as_they_are(evidence: Evidence) -> Finding:
     found, over = _phases(evidence), recorded_until(evidence, PLAN)
     starts = [one.at for one in evidence.of(ProcessStarted, PLAN)]
     seen: set[Device] = set()
-    for before, after in _pairs(list_streams(evidence, PLAN)):
+    streams = list_streams(evidence, PLAN)
+    for before, after in _pairs(streams):
         devices = [Device(before.what.driver, one.id) for one in before.what.devices]
         seen.update(devices)
         if after.at >= over or any(before.at < at <= after.at for at in starts):
@@ -293,6 +300,9 @@ def other_devices_stay_as_they_are(evidence: Evidence) -> Finding:
             old, new = health_in(before, device), health_in(after, device)
             if old is new or _is_own(device, new, after.at, found):
                 continue
+            start = max((at for at in starts if at <= after.at), default=0.0)
+            if new is Health.HEALTHY and _is_starting(device, start, before, streams):
+                continue  # a plugin that starts has not determined the health yet
             if cause := _cause(device, after.at, found):
                 text = f"{one_line(str(device))}: {new or 'not in the list'}, when {cause.about}"
                 expected = f"{one_line(str(device))} stays {old}"
@@ -320,6 +330,13 @@ def _is_own(device: Device, new: Health | None, at: float, found: Sequence[_Phas
     """Whether a change belongs to the last action on the device, or is judged as a list that contradicts it."""
     own = (one for one in found if one.device == device and one.start - RECORDED <= at <= one.end)
     return any(not one.is_done or new is one.wanted or one.wanted is _BROKEN for one in own)
+
+
+def _is_starting(device: Device, start: float, until: _Listed, streams: Sequence[ListStreamSeen]) -> bool:
+    """Whether a process that started then has not listed a device as Healthy, up to this list."""
+    mine = (one for stream in streams if stream.opened.what.driver == device.pool for one in stream.lists)
+    lists = (one for one in mine if start <= one.at <= until.at)
+    return all(health_in(one, device) is not Health.HEALTHY for one in lists)
 
 
 def _cause(device: Device, at: float, found: Sequence[_Phase]) -> _Phase | None:

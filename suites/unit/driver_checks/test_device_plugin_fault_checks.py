@@ -165,6 +165,22 @@ def test_new_process_need_not_know_a_fault_that_it_was_asked_for() -> None:
     assert failures(between(20, CLEAR, "gpu-1", HEALTHY), steps, streams=((0.5, 18.0), (20.0, END))) == []
 
 
+def test_recovery_while_a_new_process_starts_is_judged() -> None:
+    steps: dict[float, Event] = {**STEPS, 31.0: ProcessStarted("planned", 7, ("./plugin",))}
+    streams = ((0.5, 29.0), (32.0, END))
+    assert failures(steps=steps, streams=streams) == []
+    assert failures(between(CLEAR, END, "gpu-1", SICK), steps, streams=streams) == [HEALED]
+
+
+def test_bystander_that_a_starting_plugin_lists_as_unhealthy_at_first_passes() -> None:
+    steps: dict[float, Event] = {**STEPS, 29.0: ProcessStarted("planned", 7, ("./plugin",))}
+    assert failures(between(29, 31, "gpu-2", SICK), steps, streams=((0.5, 28.0), (29.5, END))) == []
+
+
+def test_plugin_without_a_list_while_a_fault_lasts_is_static() -> None:
+    assert finding(AGREE, streams=((0.5, 0.7), (12.0, 12.7))).verdict is Verdict.STATIC
+
+
 def test_failed_action_is_no_proof_against_the_plugin() -> None:
     steps = {BREAK: broken("gpu-1", outcome="failed", problem="no file")}
     assert failures(lambda *_: HEALTHY, steps) == []
