@@ -48,6 +48,12 @@ def up(
         str | None,
         typer.Option(metavar="GATE=BOOL,...", help="Feature gates for all components."),
     ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="NUMBER", help="Number of nodes of the control plane: NAME, NAME-2, NAME-3 and so on; default: 1."
+        ),
+    ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="First remove the data of an earlier start of this node.")
     ] = False,
@@ -70,6 +76,7 @@ def up(
         inventory.absolute() if inventory else None,
         timeline.absolute() if timeline else None,
         None if gates is None else gates_of(gates),
+        nodes,
     )
     raise typer.Exit(run_up(name, options, fresh=fresh, foreground=foreground))
 
@@ -105,16 +112,23 @@ def down(
     every: Annotated[bool, typer.Option("--all", help="Stop all nodes of this user.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data of the node for the next start.")] = False,
 ) -> None:
-    """Stop a node of `drahealth up`, and remove its data."""
+    """Stop a node of `drahealth up`, and remove its data.
+
+    With `up --nodes`, the first node ends all nodes, and another node ends alone.
+    """
     from drahealth.fakes.program.errors import CommandError
     from drahealth.suites.up_command import node_commands
     from drahealth.suites.up_command.node_folder import existing, folders
 
     if every and name is not None:
         raise CommandError("--all and --name exclude each other; remove one of them")
+    ended = list[str]()
     for folder in folders() if every else [existing(name or DEFAULT_NODE, to_remove=True)]:
-        node_commands.down(folder, keep=keep)
-        typer.echo(f"node {folder.name} is {'stopped; its data stay' if keep else 'removed'}")
+        if folder.name in ended:  # with the first node of its control plane
+            continue
+        for each in node_commands.down(folder, keep=keep):
+            ended.append(each)
+            typer.echo(f"node {each} is {'stopped; its data stay' if keep else 'removed'}")
 
 
 @app.command("logs")

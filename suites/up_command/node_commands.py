@@ -1,12 +1,13 @@
 """The commands for a running node: `status`, `down`, `logs`, `load` and `kubectl`."""
 
+import asyncio
 import json
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,16 @@ from drahealth.proto.quoting import one_line
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.kubelet.ensure import ensure_kubectl
 from drahealth.suites.targets.progress import StagePrinter
-from drahealth.suites.up_command.node_folder import NodeFolder, NodeState, ProcessIdentity, read_state, ready
+from drahealth.suites.up_command.node_folder import (
+    LOOK,
+    NodeFolder,
+    NodeState,
+    ProcessIdentity,
+    joined_folders,
+    read_state,
+    ready,
+    write_state,
+)
 
 # `drahealth down`: ends the processes of a node, and removes its folder.
 
@@ -32,14 +42,56 @@ _KILLED = 20.0
 """Seconds for the kernel to end all processes."""
 
 
-def down(folder: NodeFolder, *, keep: bool) -> None:
-    """Returns when no process of the node is left. Removes its folder, unless `keep`. Raises HarnessError."""
-    lock = _ended(folder, _process(folder))
+def down(folder: NodeFolder, *, keep: bool) -> list[str]:
+    """Returns the names of the ended nodes when no process of them is left: of one, or of all for a first node.
+
+    Removes their folders, unless `keep`. Raises HarnessError.
+    """
+    state = _state(folder)
+    if state and state.first and state.process and state.process.runs():
+        _leave(folder, state, state.process, keep=keep)
+        return [folder.name]
+    joined = joined_folders(folder)
+    for each in (folder, *joined):
+        lock = _ended(each, state.process if state and each is folder else None)
+        try:
+            if not keep:
+                each.remove()
+        finally:
+            os.close(lock)
+    return [each.name for each in (folder, *joined)]
+
+
+def _leave(folder: NodeFolder, state: NodeState, supervisor: ProcessIdentity, *, keep: bool) -> None:
+    """Ends one node of several. Without `keep`, also its Node object is removed."""
+    write_state(folder.path, state.at("leaving"))
+    supervisor.signal(LOOK)
+    lock = folder.lock(_PATIENCE)
+    if lock is None:
+        raise HarnessError(
+            f"node {folder.name} does not end", f"`drahealth down --name {state.first}` ends all nodes of {state.first}"
+        )
     try:
         if not keep:
+            if supervisor.runs():
+                asyncio.run(_delete_node(folder))
             folder.remove()
     finally:
         os.close(lock)
+
+
+async def _delete_node(folder: NodeFolder) -> None:
+    from drahealth.fakes.cluster.api import NODES, ApiError
+    from drahealth.fakes.cluster.kube_client import KubeClient
+
+    client = await KubeClient.from_kubeconfig(folder.kubeconfig)
+    try:
+        await client.delete(NODES, folder.name)
+    except ApiError as error:
+        if error.status != 404:
+            raise HarnessError(f"the Node {folder.name} cannot be deleted: {error}") from None
+    finally:
+        await client.close()
 
 
 def _ended(folder: NodeFolder, process: ProcessIdentity | None) -> int:
@@ -52,13 +104,12 @@ def _ended(folder: NodeFolder, process: ProcessIdentity | None) -> int:
     raise HarnessError(f"the processes of node {folder.name} do not end", f"they hold the lock {folder.path / 'lock'}")
 
 
-def _process(folder: NodeFolder) -> ProcessIdentity | None:
-    """That of the supervisor; None for a state that cannot be read, which is no reason to keep the folder."""
+def _state(folder: NodeFolder) -> NodeState | None:
+    """None for a state that cannot be read, which is no reason to keep the folder."""
     try:
-        state = read_state(folder.path)
+        return read_state(folder.path)
     except ConfigurationError:
         return None
-    return state.process if state else None
 
 
 # `drahealth load`: applies manifests to a node, without kubectl.
@@ -190,7 +241,11 @@ _MB = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A node as `drahealth status` shows it; `memory` is the resident memory of all its processes in bytes."""
+    """A node as `drahealth status` shows it; `memory` is the resident memory of all its processes in bytes.
+
+    `first` is the node with the control plane, if that is another one. Its supervisor owns all processes, and its
+    memory includes that of the others.
+    """
 
     name: str
     phase: str
@@ -200,6 +255,7 @@ class Status:
     problem: str = ""
     pid: int | None = None
     memory: int = 0
+    first: str = ""
 
 
 def status_of(folder: NodeFolder) -> Status:
@@ -210,18 +266,12 @@ def status_of(folder: NodeFolder) -> Status:
     running = state.process is not None and state.process.runs()
     phase = state.phase if running or state.phase in ("stopped", "failed") else "killed"
     problem = state.problem or (_why_killed(folder) if phase == "killed" else "")
-    shown = Status(folder.name, phase, state.kubernetes, kubeconfig=str(folder.kubeconfig), problem=problem)
+    kubeconfig, first = str(folder.kubeconfig), state.first
+    shown = Status(folder.name, phase, state.kubernetes, kubeconfig=kubeconfig, problem=problem, first=first)
     if not running or state.process is None:
         return shown
-    return Status(
-        folder.name,
-        phase,
-        state.kubernetes,
-        state.server,
-        str(folder.kubeconfig),
-        pid=state.process.pid,
-        memory=resident_memory(state.process.pid),
-    )
+    pid = state.process.pid
+    return replace(shown, server=state.server, pid=pid, memory=resident_memory(pid, folder.path if first else None))
 
 
 def _why_killed(folder: NodeFolder) -> str:
@@ -230,8 +280,8 @@ def _why_killed(folder: NodeFolder) -> str:
     return f"the disk of {folder.path} is full" if full else ""
 
 
-def resident_memory(pid: int) -> int:
-    """Bytes of resident memory of the process and all its descendants."""
+def resident_memory(pid: int, folder: Path | None = None) -> int:
+    """Bytes of resident memory of the process and all its descendants; only those of a folder, if it is given."""
     import psutil
 
     total = 0
@@ -242,7 +292,8 @@ def resident_memory(pid: int) -> int:
         return 0
     for process in everyone:
         try:
-            total += process.memory_info().rss
+            if folder is None or str(folder) + "/" in " ".join(process.cmdline()):
+                total += process.memory_info().rss
         except psutil.NoSuchProcess:
             continue
     return total
@@ -260,6 +311,7 @@ def show_statuses(statuses: Sequence[Status], *, as_json: bool) -> None:
         console.print(as_called("no node is up; start one with `drahealth up`"), soft_wrap=True, markup=False)
     for one in statuses:
         runs = f"Kubernetes {one.kubernetes}" if one.kubernetes else "the reference"
+        runs += f", control plane of {one.first}" if one.first else ""
         memory = f", {one.memory // _MB} MB, process {one.pid}" if one.pid else ""
         why = f": {one.problem}" if one.problem else ""
         console.print(f"[bold]{escape(one.name)}[/]  {one.phase}{escape(why)}  {runs}{memory}", soft_wrap=True)
@@ -268,15 +320,21 @@ def show_statuses(statuses: Sequence[Status], *, as_json: bool) -> None:
 
 
 def show_ready(
-    folder: NodeFolder, state: NodeState, drivers: Sequence[Sequence[str]], seconds: float | None = None
+    folder: NodeFolder,
+    state: NodeState,
+    drivers: Sequence[Sequence[str]],
+    seconds: float | None = None,
+    nodes: Sequence[NodeFolder] = (),
 ) -> None:
-    """Prints that the node is Ready, and the four lines that a user needs next.
+    """Prints that the node is Ready, or all of `nodes`, and the four lines that a user needs next.
 
     `seconds` is the duration of the start; None: the node was Ready before.
     """
     console = Console(highlight=False)
     already, after = (" already", "") if seconds is None else ("", f" after {seconds:.1f} s")
-    console.print(f"[bold]node {folder.name} is{already} Ready[/]{after}: {state.title}", soft_wrap=True)
+    names = [each.name for each in nodes or (folder,)]
+    subject = f"node {names[0]} is" if len(names) == 1 else f"nodes {', '.join(names)} are"
+    console.print(f"[bold]{subject}{already} Ready[/]{after}: {state.title}", soft_wrap=True)
     console.print("\n".join(next_lines(folder, drivers)), soft_wrap=True, markup=False)
 
 

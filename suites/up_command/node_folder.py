@@ -160,6 +160,21 @@ class NodeFolder:
         return None
 
 
+def further_folders(first: NodeFolder, nodes: int) -> list[NodeFolder]:
+    """The folders of the other nodes of this control plane: NAME-2 to NAME-`nodes`.
+
+    Raises ConfigurationError if a name gets too long.
+    """
+    names = [f"{first.name}-{number}" for number in range(2, nodes + 1)]
+    if names and not _NAME.fullmatch(names[-1]):
+        longest = 20 - len(names[-1]) + len(first.name)
+        raise ConfigurationError(
+            f"the name of a node must have at most 20 characters, got {names[-1]!r}",
+            f"with --nodes {nodes}, pass a --name of at most {longest} characters",
+        )
+    return [NodeFolder(name, first.path.parent) for name in names]
+
+
 def unwritable(path: Path, error: OSError) -> HarnessError:
     """The error for a folder that cannot be written."""
     return HarnessError(
@@ -180,11 +195,25 @@ def existing(name: str, *, to_remove: bool = False) -> NodeFolder:
     raise ConfigurationError(there, choose if to_remove else f"`{start}` creates it")
 
 
-def folders() -> list[NodeFolder]:
+def folders(base: Path | None = None) -> list[NodeFolder]:
     """The folders of all nodes of this user, by name."""
-    base = nodes_folder()
+    base = base or nodes_folder()
     names = sorted(path.name for path in base.iterdir() if _NAME.fullmatch(path.name)) if base.is_dir() else []
     return [node for name in names if (node := NodeFolder(name, base)).exists()]
+
+
+def joined_folders(first: NodeFolder) -> list[NodeFolder]:
+    """The folders of the other nodes of this control plane that have data, by name."""
+    return [each for each in folders(first.path.parent) if first_of(each) == first.name]
+
+
+def first_of(folder: NodeFolder) -> str:
+    """The name of the node with the control plane, if that is another one; "" also for an unreadable state."""
+    try:
+        state = read_state(folder.path)
+    except ConfigurationError:
+        return ""
+    return state.first if state else ""
 
 
 # Which process it is: a process ID is used again, also after the machine was started again.
@@ -239,8 +268,10 @@ FORMAT = 1
 """The number of this format. A newer one is never read."""
 _STATE_FILE = "state.json"
 
-Phase = Literal["starting", "ready", "stopped", "failed"]
-"""`starting` and `ready` are true only while the process of the state runs."""
+Phase = Literal["starting", "ready", "leaving", "joining", "stopped", "failed"]
+"""`stopped` and `failed` stay true without the process of the state. A command writes `leaving` or `joining` for a node
+that is not the first, then sends `LOOK` to the process, which ends or starts this node and no other."""
+LOOK = signal.SIGUSR1
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +285,13 @@ class NodeState:
     server: str = ""
     """URL of the API server."""
     process: ProcessIdentity | None = None
-    """The supervisor, which owns all other processes."""
+    """The supervisor, which owns all other processes, also those of the other nodes."""
     drivers: list[list[str]] = field(default_factory=list)
     """The name of each driver, with its first device."""
+    nodes: int = 1
+    """The number of nodes of the control plane."""
+    first: str = ""
+    """The name of the node with the control plane, if that is another one."""
     format: int = FORMAT
     drahealth: str = __version__
 
@@ -269,6 +304,10 @@ class NodeState:
     def title(self) -> str:
         """What runs, for people."""
         return "the reference" if self.reference else f"Kubernetes {self.kubernetes}"
+
+    def of_joined(self, first: NodeFolder) -> "NodeState":
+        """The state of another node of the control plane, from that of the first node."""
+        return replace(self, first=first.name)
 
     def at(self, phase: Phase, **changes: Any) -> "NodeState":
         """The state in another phase."""

@@ -3,10 +3,10 @@
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import drahealth.fakes.cluster.kube_connection  # noqa: F401 -- heavy: the API server starts meanwhile
 from drahealth.fakes.cluster.api import DEVICE_CLASSES, ApiError
@@ -21,6 +21,9 @@ from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import DriverEvent, DriverServed, to_json
 from drahealth.suites.story.manifests import device_class
 from drahealth.suites.up_command.node_folder import Components, NodeFolder, NodePaths, NodeState, gates_text
+
+if TYPE_CHECKING:
+    from drahealth.suites.targets.kubelet.cluster import JoinedNode, LocalCluster
 
 # The fake drivers and device plugins of a node: the program of `drahealth driver serve`, in this process.
 
@@ -125,20 +128,25 @@ class UpNode(Protocol):
 
 
 class RealNode:
-    """Implements `UpNode` with a real kubelet and control plane, and a fake container runtime."""
+    """Implements `UpNode` with a real kubelet and control plane, and a fake container runtime.
 
-    def __init__(self, components: Components, folder: NodeFolder, lock: int, port: int) -> None:
+    `joining` are the names of the other nodes.
+    """
+
+    def __init__(
+        self, components: Components, folder: NodeFolder, lock: int, port: int, joining: Sequence[str]
+    ) -> None:
         from drahealth.suites.targets.kubelet.cluster import LocalCluster
         from drahealth.suites.targets.run_directory import RunDirectory
 
         self._folder = folder
-        self._socket = folder.path / "cri.sock"
         self._cluster = LocalCluster(
             components.binaries,
             run_dir=RunDirectory(folder.path, lock),
-            cri_socket=self._socket,
+            cri_socket=_runtime_socket(folder),
             sync_frequency=SYNC_FREQUENCY,
             node_name=folder.name,
+            joining=joining,
             gates=components.gates,
             keep=True,
             api_port=port,
@@ -149,21 +157,7 @@ class RealNode:
 
     async def start(self) -> None:
         async with AsyncExitStack() as stack:
-
-            async def start_runtime() -> None:
-                # The slow imports are here because the control plane starts meanwhile.
-                from drahealth.fakes.cluster.cri import CriServer
-                from drahealth.fakes.cluster.runtime import ContainerRuntime
-
-                logs = self._folder.path / _CONTAINERS
-                shutil.rmtree(logs, ignore_errors=True)  # of containers that have ended with an earlier start
-                runtime = ContainerRuntime()
-                stack.push_async_callback(runtime.close)
-                cri = CriServer(runtime, self._socket, logs)
-                await cri.start()
-                stack.push_async_callback(cri.stop)
-
-            await self._cluster.launch(start_runtime)
+            await self._cluster.launch(lambda: _start_runtime(stack, self._folder))
             stack.push_async_callback(self._cluster.stop)
             self._closing = stack.pop_all()
 
@@ -171,18 +165,81 @@ class RealNode:
         await self._cluster.until_registered()
 
     async def until_ready(self) -> None:
-        from drahealth.suites.targets.kubelet.layout import certificate_kubeconfig
-
         await self._cluster.until_ready()
         self.server = self._cluster.server
-        config = certificate_kubeconfig(self._cluster.layout, self.server, self._folder.name)
-        replace_file(self._folder.kubeconfig, json.dumps(config, indent=1).encode() + b"\n")
+        _write_kubeconfig(self._cluster, self._folder)
 
     async def wait(self) -> None:
         await self._cluster.wait()
 
     async def stop(self) -> None:
         await self._closing.aclose()
+
+    def join(self, folder: NodeFolder, lock: int) -> "JoiningNode":
+        """Another node of this control plane, not started. The API server must answer."""
+        return JoiningNode(self._cluster, folder, lock)
+
+
+class JoiningNode:
+    """Implements `UpNode` with a real kubelet that joins the control plane of a `RealNode`."""
+
+    def __init__(self, cluster: "LocalCluster", folder: NodeFolder, lock: int) -> None:
+        from drahealth.suites.targets.run_directory import RunDirectory
+
+        self._cluster = cluster
+        self._folder = folder
+        run_dir = RunDirectory(folder.path, lock)
+        self._node: JoinedNode = cluster.join(folder.name, run_dir, _runtime_socket(folder))
+        self._closing = AsyncExitStack()
+        self.server = cluster.server
+        self.paths = NodePaths.of(folder.path, reference=False)
+
+    async def start(self) -> None:
+        async with AsyncExitStack() as stack:
+            await _start_runtime(stack, self._folder)
+            stack.push_async_callback(self._node.stop)
+            await self._node.start()
+            self._closing = stack.pop_all()
+
+    async def until_registered(self) -> None:
+        await self._node.until_registered()
+
+    async def until_ready(self) -> None:
+        await self._node.until_ready()
+        _write_kubeconfig(self._cluster, self._folder)
+
+    async def wait(self) -> None:
+        await self._node.wait()
+
+    async def stop(self) -> None:
+        await self._closing.aclose()
+
+
+def _runtime_socket(folder: NodeFolder) -> Path:
+    return folder.path / "cri.sock"
+
+
+async def _start_runtime(stack: AsyncExitStack, folder: NodeFolder) -> None:
+    """Starts the fake container runtime of a node. The stack stops it."""
+    # The slow imports are here because the control plane starts meanwhile.
+    from drahealth.fakes.cluster.cri import CriServer
+    from drahealth.fakes.cluster.runtime import ContainerRuntime
+
+    logs = folder.path / _CONTAINERS
+    shutil.rmtree(logs, ignore_errors=True)  # of containers that have ended with an earlier start
+    runtime = ContainerRuntime()
+    stack.push_async_callback(runtime.close)
+    cri = CriServer(runtime, _runtime_socket(folder), logs)
+    await cri.start()
+    stack.push_async_callback(cri.stop)
+
+
+def _write_kubeconfig(cluster: "LocalCluster", folder: NodeFolder) -> None:
+    """That for users."""
+    from drahealth.suites.targets.kubelet.layout import certificate_kubeconfig
+
+    config = certificate_kubeconfig(cluster.layout, cluster.server, folder.name)
+    replace_file(folder.kubeconfig, json.dumps(config, indent=1).encode() + b"\n")
 
 
 class ReferenceNode:
@@ -247,8 +304,10 @@ class ReferenceNode:
                 await Program(self._options, observers, make_server(self._options)).run(self._stop)
 
 
-def make_node(state: NodeState, components: Components | None, folder: NodeFolder, lock: int, port: int) -> UpNode:
+def make_node(
+    state: NodeState, components: Components | None, folder: NodeFolder, lock: int, port: int, joining: Sequence[str]
+) -> RealNode | ReferenceNode:
     """The node of this state, not started. Raises ConfigurationError."""
     if components is None:
         return ReferenceNode(folder, state.gates)
-    return RealNode(components, folder, lock, port)
+    return RealNode(components, folder, lock, port, joining)

@@ -14,6 +14,10 @@ from drahealth.suites.up_command.node_folder import NodeFolder, NodeState
 
 DEFAULT_INVENTORY = "format: inventory/v1\ndevices: [{name: gpu, count: 2}]\n"
 """The inventory of a node without -f: two GPUs of gpu.example.com."""
+MOST_NODES = 20
+"""The limit of --nodes."""
+NODE_MEMORY = 120
+"""Megabytes that each node takes beside the first: its kubelet, its sandbox and its drivers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class UpOptions:
     inventory: Path | None = None
     timeline: Path | None = None
     gates: Mapping[str, bool] | None = None
+    nodes: int | None = None
 
 
 def planned(given: UpOptions, earlier: NodeState | None) -> NodeState:
@@ -34,6 +39,7 @@ def planned(given: UpOptions, earlier: NodeState | None) -> NodeState:
     """
     if given.reference and given.kubernetes is not None:
         raise ConfigurationError("--reference and --kubernetes exclude each other", "the reference has no release")
+    _check_nodes(given)
     if earlier is None:
         kubernetes = "" if given.reference else parse_version(given.kubernetes or DEFAULT_VERSION)
     else:
@@ -41,7 +47,35 @@ def planned(given: UpOptions, earlier: NodeState | None) -> NodeState:
     if kubernetes:
         profile_of(kubernetes)
     gates = given.gates if given.gates is not None else earlier.gates if earlier else {}
-    return NodeState(kubernetes, dict(gates))
+    return NodeState(kubernetes, dict(gates), nodes=_nodes(given, earlier))
+
+
+def _check_nodes(given: UpOptions) -> None:
+    if given.nodes is None:
+        return
+    if not 1 <= given.nodes <= MOST_NODES:
+        raise ConfigurationError(
+            f"--nodes must be between 1 and {MOST_NODES}, got {given.nodes}",
+            f"each node takes {NODE_MEMORY} MB of memory",
+        )
+    if given.reference and given.nodes > 1:
+        raise ConfigurationError("--reference and --nodes exclude each other", "the reference is one node")
+
+
+def _nodes(given: UpOptions, earlier: NodeState | None) -> int:
+    if earlier is None:
+        return given.nodes or 1
+    if given.nodes not in (None, earlier.nodes):
+        raise ConfigurationError(
+            f"the node has the data of {counted(earlier.nodes)}, not of {given.nodes}",
+            "pass --fresh to remove its data, or --name for another node",
+        )
+    return earlier.nodes
+
+
+def counted(nodes: int) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{nodes} node" + ("" if nodes == 1 else "s")
 
 
 def note_on_default(name: str, state: NodeState, given: UpOptions) -> str:
@@ -104,6 +138,8 @@ def _difference(folder: NodeFolder, running: NodeState, given: UpOptions, *, fre
     wanted = running.kubernetes if given.kubernetes is None else parse_version(given.kubernetes, _minor_of(running))
     if wanted != running.kubernetes or (given.reference and not running.reference):
         return f" with {running.title}, not with {'the reference' if given.reference else f'Kubernetes {wanted}'}"
+    if given.nodes not in (None, running.nodes):
+        return f" with {counted(running.nodes)}, not with {given.nodes}"
     if given.gates is not None and dict(given.gates) != running.gates:
         gates = ",".join(f"{name}={str(on).lower()}" for name, on in running.gates.items())
         return f" with {f'the feature gates {gates}' if gates else 'the default feature gates'}"

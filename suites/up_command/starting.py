@@ -6,8 +6,8 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,20 +16,33 @@ from rich.console import Console
 from drahealth.fakes.control.socket_path import STATE_VARIABLE
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import as_called
-from drahealth.suites.errors import HarnessError
+from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.kubelet.processes import telling_line
 from drahealth.suites.targets.progress import Progress, StagePrinter
 from drahealth.suites.up_command.node_commands import show_ready
 from drahealth.suites.up_command.node_folder import (
+    LOOK,
     Components,
     NodeFolder,
     NodeState,
     components_of,
+    first_of,
+    further_folders,
     has_state,
     is_ready,
+    joined_folders,
     read_state,
+    write_state,
 )
-from drahealth.suites.up_command.options import UpOptions, check_files, check_running, note_on_default, planned
+from drahealth.suites.up_command.options import (
+    NODE_MEMORY,
+    UpOptions,
+    check_files,
+    check_running,
+    counted,
+    note_on_default,
+    planned,
+)
 
 # `drahealth up`: it checks everything that it can before it starts a process, then waits until the node is Ready.
 
@@ -39,11 +52,16 @@ _NEEDED = 300 * _MB
 """Free bytes on the disk of the folder. etcd allocates 128 MB at its start, and ends when the disk is full."""
 _PATIENCE = 60.0
 """Seconds for the processes of a killed supervisor to end."""
+_INTERVAL = 0.1
+"""Seconds between looks at the state of a node that starts again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A locked folder with all that its supervisor needs; `again` if it has data of an earlier start."""
+    """A locked folder with all that its supervisor needs; `again` if it has data of an earlier start.
+
+    `joining` are the locked folders of the other nodes.
+    """
 
     folder: NodeFolder
     lock: int
@@ -51,35 +69,71 @@ class Prepared:
     options: UpOptions
     components: Components | None
     again: bool
+    joining: Sequence[tuple[NodeFolder, int]]
+
+    @property
+    def folders(self) -> list[NodeFolder]:
+        """Those of all nodes."""
+        return [self.folder, *(folder for folder, _ in self.joining)]
+
+    @property
+    def locks(self) -> list[int]:
+        """Those of all nodes."""
+        return [self.lock, *(lock for _, lock in self.joining)]
 
     def supervise(self, report: Report, *, remove: bool = False) -> int:
         """Runs the node in this process, and returns the exit code."""
         from drahealth.suites.up_command.supervisor import Supervisor
 
         supervisor = Supervisor(
-            self.folder, self.lock, self.state, self.options, self.components, report, again=self.again, remove=remove
+            self.folder,
+            self.lock,
+            self.state,
+            self.options,
+            self.components,
+            report,
+            joining=self.joining,
+            again=self.again,
+            remove=remove,
         )
         return supervisor.run()
 
 
 def prepare(folder: NodeFolder, options: UpOptions, *, fresh: bool, progress: Progress) -> Prepared:
     """Locks the folder of the node, and gets the programs. Raises HarnessError, and then leaves what was there."""
-    lock = _locked(folder)
-    try:
+    if first := first_of(folder):
+        raise ConfigurationError(
+            f"node {folder.name} is one of the nodes of {first}",
+            f"`drahealth up --name {first}` starts all of them, after `drahealth down --name {first} --keep`",
+        )
+    with ExitStack() as stack:
+        lock = _locked(folder, stack)
         if fresh:
+            for each in joined_folders(folder):
+                _locked(each, stack)
+                each.remove()
             folder.remove()
-            os.close(lock)
-            lock = _locked(folder)
+            lock = _locked(folder, stack)
         earlier = read_state(folder.path)
         state = planned(options, earlier)
         check_files(options)
         _check_room(folder, state)
-        return Prepared(folder, lock, state, options, components_of(state, progress), earlier is not None)
-    except BaseException:
-        if not has_state(folder.path):
-            folder.remove()
-        os.close(lock)
-        raise
+        joining = [(each, _locked(each, stack)) for each in _joining(folder, state)]
+        components = components_of(state, progress)
+        stack.pop_all()
+        return Prepared(folder, lock, state, options, components, earlier is not None, joining)
+
+
+def _joining(first: NodeFolder, state: NodeState) -> list[NodeFolder]:
+    """The folders of the other nodes. Raises ConfigurationError if one is a node of its own."""
+    found = further_folders(first, state.nodes)
+    for each in found:
+        if each.exists() and has_state(each.path) and first_of(each) != first.name:
+            raise ConfigurationError(
+                f"node {each.name} exists, and is not one of the nodes of {first.name}",
+                f"remove it with `drahealth down --name {each.name}`, or pass another --name",
+            )
+    return found
 
 
 def in_background(prepared: Prepared, progress: Progress) -> Mapping[str, Any]:
@@ -94,7 +148,8 @@ def in_background(prepared: Prepared, progress: Progress) -> Mapping[str, Any]:
         os.close(reading)
         _be_the_supervisor(prepared, writing)
     os.close(writing)
-    os.close(prepared.lock)
+    for lock in prepared.locks:
+        os.close(lock)
     with os.fdopen(reading, encoding="utf-8") as reports:
         try:
             for line in reports:
@@ -119,12 +174,13 @@ def in_background(prepared: Prepared, progress: Progress) -> Mapping[str, Any]:
 
 def _discard(prepared: Prepared) -> None:
     """Removes what a killed supervisor left, unless it has data of an earlier start."""
-    if prepared.again or not prepared.folder.exists():
+    if prepared.again:
         return
-    lock = prepared.folder.lock(_PATIENCE)
-    if lock is not None:
-        prepared.folder.remove()
-        os.close(lock)
+    for folder in filter(NodeFolder.exists, prepared.folders):
+        lock = folder.lock(_PATIENCE)
+        if lock is not None:
+            folder.remove()
+            os.close(lock)
 
 
 def _be_the_supervisor(prepared: Prepared, writing: int) -> None:
@@ -135,7 +191,7 @@ def _be_the_supervisor(prepared: Prepared, writing: int) -> None:
         log = os.open(prepared.folder.logs / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for number, opened in enumerate((os.open(os.devnull, os.O_RDONLY), log, log)):
             os.dup2(opened, number)
-        _close_others({0, 1, 2, writing, prepared.lock})
+        _close_others({0, 1, 2, writing, *prepared.locks})
         os.chdir("/")
 
         def report(what: Mapping[str, Any]) -> None:
@@ -159,7 +215,8 @@ def _close_others(kept: set[int]) -> None:
                 os.close(number)
 
 
-def _locked(folder: NodeFolder) -> int:
+def _locked(folder: NodeFolder, stack: ExitStack) -> int:
+    """The lock of the folder. The stack releases it, and removes a folder without data."""
     folder.make()
     lock = folder.lock()
     if lock is None:
@@ -171,6 +228,13 @@ def _locked(folder: NodeFolder) -> int:
             f"another process starts or ends node {folder.name}",
             f"see `drahealth status`; end the node with `drahealth down --name {folder.name}`, or pass another --name",
         )
+
+    def release() -> None:
+        if not has_state(folder.path):
+            folder.remove()
+        os.close(lock)
+
+    stack.callback(release)
     return lock
 
 
@@ -181,6 +245,15 @@ def _check_room(folder: NodeFolder, state: NodeState) -> None:
             f"{folder.path} needs {_NEEDED // _MB} MB, and its disk has {free // _MB} MB",
             f"free some disk space, or set {STATE_VARIABLE} to a short folder on another disk",
         )
+    if state.nodes > 1:
+        import psutil  # takes 30 ms
+
+        available, needed = psutil.virtual_memory().available // _MB, NODE_MEMORY * (state.nodes - 1)
+        if available < needed:
+            raise HarnessError(
+                f"{counted(state.nodes)} need {needed} MB of memory beside the first node, and {available} MB are free",
+                "pass a smaller --nodes, or end other processes",
+            )
 
 
 # The command `drahealth up`: in the background or in the foreground, and what it prints.
@@ -197,16 +270,36 @@ def run_up(name: str, options: UpOptions, *, fresh: bool, foreground: bool) -> i
     if folder.exists() and (state := read_state(folder.path)) and is_ready(state):
         check_files(options)
         check_running(folder, state, options, fresh=fresh, foreground=foreground)
-        show_ready(folder, state, state.drivers)
+        joined = [] if state.first else _join_again(folder, state, progress)
+        show_ready(folder, state, state.drivers, time.monotonic() - since if joined else None, nodes=joined)
         _print_note(name, state, options)
         return 0
     prepared = prepare(folder, options, fresh=fresh, progress=progress)
     if foreground:
         return _in_foreground(prepared, progress, since)
     ready = in_background(prepared, progress)
-    show_ready(folder, prepared.state, ready["drivers"], time.monotonic() - since)
+    show_ready(folder, prepared.state, ready["drivers"], time.monotonic() - since, nodes=prepared.folders)
     _print_note(name, prepared.state, options)
     return 0
+
+
+def _join_again(first: NodeFolder, state: NodeState, progress: Progress) -> list[NodeFolder]:
+    """Starts the nodes that `drahealth down` has ended alone, and returns them. Raises HarnessError."""
+    process = state.process
+    assert process, "the node runs"
+    missing = [each for each in _joining(first, state) if not is_ready(read_state(each.path))]
+    for each in missing:
+        progress(f"Starting node {each.name}")
+        each.make()
+        write_state(each.path, state.of_joined(first).at("joining"))
+    process.signal(LOOK)
+    for each in missing:
+        while not is_ready(read_state(each.path)):
+            if not process.runs():
+                ended = read_state(first.path)
+                raise HarnessError(f"node {first.name} has ended: {ended.problem if ended else 'it was removed'}")
+            time.sleep(_INTERVAL)
+    return missing
 
 
 def _print_note(name: str, state: NodeState, options: UpOptions) -> None:
@@ -223,7 +316,8 @@ def _in_foreground(prepared: Prepared, progress: StagePrinter, since: float) -> 
             case {"stage": stage}:
                 progress(stage)
             case {"ready": ready}:
-                show_ready(prepared.folder, prepared.state, ready["drivers"], time.monotonic() - since)
+                seconds = time.monotonic() - since
+                show_ready(prepared.folder, prepared.state, ready["drivers"], seconds, nodes=prepared.folders)
                 _print_note(prepared.folder.name, prepared.state, prepared.options)
             case {"error": error}:
                 console.print(f"drahealth: {as_called(str(error))}", markup=False, soft_wrap=True)

@@ -21,7 +21,14 @@ from drahealth.suites.targets.kubelet.control_plane import (
     clients_with,
     environment,
 )
-from drahealth.suites.targets.kubelet.layout import ADMIN, KUBELET, SCHEDULER, Layout, write_credentials
+from drahealth.suites.targets.kubelet.layout import (
+    ADMIN,
+    KUBELET,
+    SCHEDULER,
+    Layout,
+    write_credentials,
+    write_joining_credentials,
+)
 from drahealth.suites.targets.kubelet.processes import ApiProbe, Process, Reservation, check, outward_address, until
 from drahealth.suites.targets.node_readiness import NodeReadiness
 from drahealth.suites.targets.run_directory import RunDirectory
@@ -128,6 +135,7 @@ class Parts:
         layout: Layout,
         node_name: str,
         *,
+        joining: Sequence[str],
         gates: ComponentGates,
         keep: bool,
         api_port: int,
@@ -142,7 +150,7 @@ class Parts:
             stack.callback(api.release)
             stack.callback(kubelet_port.release)
             server = f"https://127.0.0.1:{api.port}"
-            token = write_credentials(layout, server, node_name)
+            token = write_credentials(layout, server, node_name, joining)
             programs = {binaries.kubelet.parent, binaries.kube_apiserver.parent, binaries.etcd.parent}
             programs |= {binaries.kube_scheduler.parent, binaries.kube_controller_manager.parent}
             if not keep:
@@ -196,7 +204,7 @@ class LocalCluster:
 
     `cri_socket` is the socket of the container runtime, which must listen before the kubelet starts. `sync_frequency`
     is that of the kubelet, in seconds. With `keep` the folder of the run stays after the end, and a kept folder is
-    started again. The API server gets `api_port` if that is free.
+    started again. The API server gets `api_port` if that is free. Other nodes can `join`, whose names `joining` lists.
     """
 
     def __init__(
@@ -207,6 +215,7 @@ class LocalCluster:
         cri_socket: Path,
         sync_frequency: float = 60.0,
         node_name: str = "drahealth",
+        joining: Sequence[str] = (),
         gates: ComponentGates = _NO_GATES,
         keep: bool = False,
         api_port: int = 0,
@@ -215,6 +224,7 @@ class LocalCluster:
         self.layout = Layout(run_dir.path)
         self.audit = AuditLog(self.layout.audit_log)
         """The writes of Pod statuses."""
+        self._joining = joining
         self._gates = gates
         self._api_server_is_stopped = False
         self._binaries = binaries
@@ -343,6 +353,12 @@ class LocalCluster:
         """Raises HarnessError if a process has ended unexpectedly, with the most important line of its log."""
         check(self._running().processes())
 
+    def join(self, node_name: str, run_dir: RunDirectory, cri_socket: Path) -> "JoinedNode":
+        """Another node of this cluster, not started, with a folder and a container runtime of its own."""
+        parts = self._running()
+        gates, frequency = self._gates.kubelet, self._sync_frequency
+        return JoinedNode(parts, self.layout, self._binaries, node_name, run_dir, cri_socket, gates, frequency)
+
     def tail(self, component: str, lines: int = 20) -> str:
         """The end of a component's log: kubelet, kube-apiserver, kube-scheduler, kube-controller-manager or etcd."""
         return logs.tail(self.layout.log(component), lines)
@@ -355,12 +371,13 @@ class LocalCluster:
             raise
 
     async def _launch(self, start_runtime: Callable[[], Awaitable[None]] | None) -> None:
-        self.layout.make(node_name=self.node_name)
+        self.layout.make(node_names=[self.node_name, *self._joining])
         parts = self._parts = await Parts.make(
             self._binaries,
             self._run_dir,
             self.layout,
             self.node_name,
+            joining=self._joining,
             gates=self._gates,
             keep=self._keep,
             api_port=self._api_port,
@@ -406,3 +423,82 @@ class LocalCluster:
         if self._parts is None:
             raise HarnessError("the local cluster is not running", "call start first")
         return self._parts
+
+
+# Another node on this machine, without a control plane of its own.
+
+
+class JoinedNode:
+    """A kubelet with a folder and a sandbox of its own, at the API server of a cluster that runs.
+
+    Its processes end with `stop`, or when this process ends in any way. Its folder stays.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        first: Layout,
+        binaries: Binaries,
+        node_name: str,
+        run_dir: RunDirectory,
+        cri_socket: Path,
+        gates: Mapping[str, bool],
+        sync_frequency: float,
+    ) -> None:
+        self.node_name = node_name
+        self.server = parts.server
+        """The URL of the API server."""
+        self._layout = Layout(run_dir.path)
+        self._probe = parts.probe
+        self._first = first
+        self._binaries = binaries
+        self._lock = run_dir.lock
+        self._cri_socket = cri_socket
+        self._gates = gates
+        self._sync_frequency = sync_frequency
+        self._readiness = NodeReadiness(parts.probe, node_name, again=self._layout.client_authority.exists())
+        self._processes: list[Process] = []
+        self._closing = contextlib.AsyncExitStack()
+
+    async def start(self) -> None:
+        """Starts the kubelet, without waiting. Raises HarnessError."""
+        self._layout.make(node_names=[self.node_name])
+        write_joining_credentials(self._layout, self.server, self.node_name, self._first)
+        port = Reservation()
+        self._closing.callback(port.release)
+        plan = self._layout.mount_plan([self._binaries.kubelet.parent])
+        running = await self._closing.enter_async_context(sandbox(ways(), plan, held=[self._lock]))
+        kubelet = Kubelet(running, self._binaries, self._layout, self.node_name, outward_address())
+        self._readiness.begin()
+        await kubelet.start(
+            kubelet_configuration(
+                self._layout,
+                runtime=str(self._cri_socket),
+                port=port.port,
+                sync_frequency=self._sync_frequency,
+                gates=self._gates,
+            )
+        )
+        assert kubelet.process
+        self._processes = [kubelet.process]
+
+    async def until_registered(self) -> None:
+        """Returns when the Node object exists. Raises HarnessError."""
+
+        async def registered() -> bool:
+            return await self._probe.node(self.node_name) is not None
+
+        await until(registered, self._processes, f"the node {self.node_name} to be registered", START_LIMIT)
+
+    async def until_ready(self) -> None:
+        """Returns when the registered node is Ready. Raises HarnessError."""
+        await until(self._readiness.reached, self._processes, f"the node {self.node_name} to be Ready", START_LIMIT)
+
+    async def wait(self) -> None:
+        """Waits until the kubelet ends unexpectedly. Raises HarnessError, with the most important line of its log."""
+        await asyncio.wait([process.exited for process in self._processes])
+        check(self._processes)
+
+    async def stop(self) -> None:
+        """Kills the kubelet; harmless if it is stopped."""
+        await self._closing.aclose()

@@ -21,10 +21,10 @@ from drahealth.fakes.program.private_files import replace_file
 from drahealth.suites.processes.mounts import MountPlan
 
 _RESOLUTION = {
-    "hosts": "127.0.0.1 localhost {node}\n",
+    "hosts": "127.0.0.1 localhost {nodes}\n",
     "resolv.conf": "nameserver 127.255.255.254\n",  # refuses at once, where a lost network would let a kubelet wait
 }
-"""Files of the run that are mounted in /etc, and their content, with the name of the node."""
+"""Files of the run that are mounted in /etc, and their content, with the names of the nodes."""
 _HOME = "/var/lib/kubelet"
 
 
@@ -142,10 +142,10 @@ class Layout:
         """The output of the component since the run began."""
         return self.logs_dir / f"{component}.log"
 
-    def make(self, *, kubelet: bool = True, node_name: str = "") -> None:
+    def make(self, *, kubelet: bool = True, node_names: Iterable[str] = ()) -> None:
         """Makes the folders, with or without those of a kubelet, and the files for the confinement of processes.
 
-        In the confinement, the name of the node is one of this machine, where the API server reaches the kubelet.
+        In the confinement, the names of the nodes are names of this machine, where the API server reaches the kubelets.
         """
         folders = [self.pki_dir, self.logs_dir, self.temporary_dir]
         if kubelet:
@@ -154,7 +154,7 @@ class Layout:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
         for name, text in _RESOLUTION.items():
-            (self.root / name).write_text(text.format(node=node_name), encoding="utf-8")
+            (self.root / name).write_text(text.format(nodes=" ".join(node_names)), encoding="utf-8")
 
     def mount_plan(self, needed: Iterable[Path]) -> MountPlan:
         """The mounts of the run's processes: they can read the machine, and write only to the folder of the run.
@@ -293,34 +293,53 @@ CONTROLLER_MANAGER = "kube-controller-manager"
 KUBELET = "kubelet"
 
 
-def write_credentials(layout: Layout, server: str, node_name: str) -> str:
+def write_credentials(layout: Layout, server: str, node_name: str, joining: Iterable[str] = ()) -> str:
     """Writes the kubeconfigs and returns the token of the administrator; `server` is the URL of the API server.
 
-    Tokens, keys and certificates of an earlier start stay.
+    Tokens, keys and certificates of an earlier start stay. The kubelets of the nodes `joining` have tokens, too.
     """
     users = {
         ADMIN: ADMIN_USER,
         SCHEDULER: "system:kube-scheduler",
         CONTROLLER_MANAGER: "system:kube-controller-manager",
-        KUBELET: f"system:node:{node_name}",
+        KUBELET: kubelet_user(node_name),
     }
     keep_client_certificates(layout)
     keep_server_certificate(layout)
     keep_kubelet_certificate(layout, node_name)
     _keep(layout.service_account_key, lambda: signing_key(secrets.token_bytes(32)))
-    _keep(layout.tokens, lambda: token_file((secrets.token_hex(16), user) for user in users.values()))
-    tokens = dict(zip(users, _tokens(layout), strict=True))
-    for name, token in tokens.items():
-        replace_file(layout.kubeconfig(name), json.dumps(kubeconfig(server, token, layout), indent=1).encode())
-    return tokens[ADMIN]
+    tokens = _keep_tokens(layout, [*users.values(), *map(kubelet_user, joining)])
+    for name, user in users.items():
+        _write_kubeconfig(layout.kubeconfig(name), server, tokens[user], layout)
+    return tokens[ADMIN_USER]
+
+
+def write_joining_credentials(layout: Layout, server: str, node_name: str, first: Layout) -> None:
+    """Writes the credentials of a node that joins the control plane in the folder of the node `first`.
+
+    `write_credentials` has made a token for its kubelet there.
+    """
+    keep_kubelet_certificate(layout, node_name)
+    replace_file(layout.client_authority, first.client_authority.read_bytes())
+    tokens = _tokens(first)
+    for name, user in ((ADMIN, ADMIN_USER), (KUBELET, kubelet_user(node_name))):
+        _write_kubeconfig(layout.kubeconfig(name), server, tokens[user], first)
+
+
+def kubelet_user(node_name: str) -> str:
+    """The user of a kubelet. Source: Kubernetes documentation, "Using Node Authorization"."""
+    return f"system:node:{node_name}"
+
+
+def _write_kubeconfig(path: Path, server: str, token: str, layout: Layout) -> None:
+    replace_file(path, json.dumps(kubeconfig(server, token, layout), indent=1).encode())
 
 
 def keep_admin(layout: Layout) -> str:
     """The token of an administrator, who is the only user; writes what is missing and keeps what is there."""
     keep_server_certificate(layout)
     _keep(layout.service_account_key, lambda: signing_key(secrets.token_bytes(32)))
-    _keep(layout.tokens, lambda: token_file([(secrets.token_hex(16), ADMIN_USER)]))
-    return _tokens(layout)[0]
+    return _keep_tokens(layout, [ADMIN_USER])[ADMIN_USER]
 
 
 def _keep(path: Path, make: Callable[[], str]) -> None:
@@ -328,8 +347,19 @@ def _keep(path: Path, make: Callable[[], str]) -> None:
         replace_file(path, make().encode())
 
 
-def _tokens(layout: Layout) -> list[str]:
-    return [line.partition(",")[0] for line in layout.tokens.read_text(encoding="utf-8").splitlines()]
+def _keep_tokens(layout: Layout, users: Iterable[str]) -> dict[str, str]:
+    """The tokens of all users. Those that are missing are added to the file."""
+    found = _tokens(layout) if layout.tokens.exists() else {}
+    tokens = {user: secrets.token_hex(16) for user in users} | found
+    if tokens != found:
+        replace_file(layout.tokens, token_file((token, user) for user, token in tokens.items()).encode())
+    return tokens
+
+
+def _tokens(layout: Layout) -> dict[str, str]:
+    """The token of each user."""
+    lines = layout.tokens.read_text(encoding="utf-8").splitlines()
+    return {user: token for token, user, *_ in (line.split(",") for line in lines)}
 
 
 def certificate_kubeconfig(layout: Layout, server: str, name: str) -> Mapping[str, Any]:

@@ -115,6 +115,7 @@ def test_up_of_a_running_node_rejects_other_options(nodes: Path, tmp_path: Path)
             ["--timeline", str(story)],
             ["--fresh"],
             ["--foreground"],
+            ["--nodes", "2"],
         )
     ]
     assert {(one.returncode, one.stdout, one.stderr.count("\n")) for one in errors} == {(2, "", 1)}
@@ -132,6 +133,13 @@ def test_nodes_with_different_names_run_side_by_side(nodes: Path) -> None:
     up("--name", "a")
     up("--name", "b")
     assert len({process_of("a"), process_of("b")}) == 2
+
+
+def test_a_node_of_its_own_does_not_join_another(nodes: Path) -> None:
+    up("--name", "a-2")
+    done = run(COMMAND, "up", "--name", "a", "--nodes", "2")
+    assert (done.returncode, "node a-2 exists" in done.stderr) == (2, True)
+    assert [path.name for path in nodes.iterdir()] == ["a-2"]
 
 
 def test_a_killed_node_starts_again_with_its_inventory(nodes: Path, tmp_path: Path) -> None:
@@ -235,6 +243,8 @@ def test_kubectl_has_help_without_a_node(nodes: Path) -> None:
         (["up", "--reference", "-f", "/nowhere.yaml"], 2, "/nowhere.yaml"),
         (["up", "--reference", "--timeline", "/nowhere.yaml"], 2, "/nowhere.yaml"),
         (["up", "--reference", "--gates", "Other=true"], 2, "unknown feature gate"),
+        (["up", "--nodes", "0"], 2, "--nodes must be between 1 and 20"),
+        (["up", "--reference", "--nodes", "2"], 2, "exclude each other"),
     ],
 )
 def test_invalid_input_prints_one_error_line_and_leaves_no_files(

@@ -12,13 +12,14 @@ import pytest
 from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.kind import ownership
-from drahealth.suites.up_command.node_commands import next_lines, status_of
+from drahealth.suites.up_command.node_commands import down, next_lines, status_of
 from drahealth.suites.up_command.node_folder import (
     FORMAT,
     NodeFolder,
     NodeState,
     ProcessIdentity,
     folders,
+    further_folders,
     read_state,
     write_state,
 )
@@ -102,6 +103,49 @@ def test_missing_options_default_to_those_of_the_earlier_start() -> None:
 def test_the_data_of_another_release_are_rejected(given: UpOptions) -> None:
     with pytest.raises(ConfigurationError, match="--fresh"):
         planned(given, STATE)
+
+
+@pytest.mark.parametrize(("given", "earlier", "nodes"), [(None, None, 1), (3, None, 3), (None, 2, 2), (2, 2, 2)])
+def test_the_number_of_nodes_is_that_of_the_option_or_of_the_data(
+    given: int | None, earlier: int | None, nodes: int
+) -> None:
+    data = replace(STATE, nodes=earlier) if earlier else None
+    assert planned(UpOptions(nodes=given), data).nodes == nodes
+
+
+@pytest.mark.parametrize(
+    ("given", "earlier", "hint"),
+    [
+        (UpOptions(nodes=0), None, "between 1 and 20, got 0; .* memory"),
+        (UpOptions(nodes=21), None, "between 1 and 20, got 21"),
+        (UpOptions(nodes=2, reference=True), None, "exclude each other"),
+        (UpOptions(nodes=3), replace(STATE, nodes=2), "the data of 2 nodes, not of 3; pass --fresh"),
+    ],
+)
+def test_a_wrong_number_of_nodes_is_rejected(given: UpOptions, earlier: NodeState | None, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=hint):
+        planned(given, earlier)
+
+
+def test_the_other_nodes_have_numbers_from_two(tmp_path: Path) -> None:
+    assert [each.path for each in further_folders(NodeFolder("a", tmp_path), 3)] == [tmp_path / "a-2", tmp_path / "a-3"]
+
+
+def test_a_name_that_gets_too_long_is_rejected_with_the_longest_one(tmp_path: Path) -> None:
+    first = NodeFolder("a" * 18, tmp_path)
+    assert len(further_folders(first, 9)) == 8
+    with pytest.raises(ConfigurationError, match="at most 17 characters"):
+        further_folders(first, 10)
+
+
+def test_down_of_the_first_node_removes_the_others(folder: NodeFolder) -> None:
+    joined = further_folders(folder, 2)[0]
+    state = replace(STATE, process=None, nodes=2)
+    for each, written in ((folder, state), (joined, state.of_joined(folder))):
+        each.make()
+        os.close(each.lock() or 0)
+        write_state(each.path, written)
+    assert (down(folder, keep=False), list(folder.path.parent.iterdir())) == (["a", "a-2"], [])
 
 
 def test_feature_gates_are_read() -> None:

@@ -1,11 +1,20 @@
-"""The certificates of a node."""
+"""The certificates and tokens of a node."""
 
 import ssl
 from pathlib import Path
 
 import pytest
 
-from drahealth.suites.targets.kubelet.layout import Layout, keep_kubelet_certificate, keep_server_certificate
+from drahealth.suites.targets.kubelet.layout import (
+    KUBELET,
+    Layout,
+    keep_kubelet_certificate,
+    keep_server_certificate,
+    write_credentials,
+    write_joining_credentials,
+)
+
+SERVER = "https://127.0.0.1:6443"
 
 
 @pytest.fixture
@@ -33,6 +42,24 @@ def test_certificates_of_an_earlier_start_stay(layout: Layout) -> None:
     before = layout.server_certificate.read_bytes()
     keep_server_certificate(layout)
     assert layout.server_certificate.read_bytes() == before
+
+
+def test_tokens_of_an_earlier_start_stay_when_a_node_is_added(layout: Layout) -> None:
+    write_credentials(layout, SERVER, "a")
+    before = layout.tokens.read_text()
+    write_credentials(layout, SERVER, "a", ["a-2"])
+    assert layout.tokens.read_text().startswith(before)
+    assert layout.tokens.read_text().removeprefix(before).split(",")[1] == "system:node:a-2"
+
+
+def test_a_joining_kubelet_has_the_token_of_its_own_user(layout: Layout, tmp_path: Path) -> None:
+    write_credentials(layout, SERVER, "a", ["a-2"])
+    joining = Layout(tmp_path / "a-2")
+    joining.pki_dir.mkdir(parents=True)
+    write_joining_credentials(joining, SERVER, "a-2", layout)
+    (token,) = (line.split(",")[0] for line in layout.tokens.read_text().splitlines() if "system:node:a-2" in line)
+    assert token in joining.kubeconfig(KUBELET).read_text()
+    assert accepted(*joining.kubelet_certificate, "a-2")
 
 
 def accepted(certificate: Path, key: Path, name: str) -> bool:

@@ -34,7 +34,7 @@ from drahealth.suites.targets.run_directory import RunDirectory
 async def main():
     run = RunDirectory.create()
     layout = Layout(run.path)
-    layout.make(node_name="node-a")
+    layout.make(node_names=["node-a"])
     if "keep" not in sys.argv:
         run.remove_if_killed()
     async with sandbox(ways(), layout.mount_plan([]), held=[run.lock]) as running:
@@ -49,7 +49,7 @@ asyncio.run(main())
 @pytest.fixture
 async def run() -> AsyncIterator[RunDirectory]:
     made = RunDirectory.create()
-    Layout(made.path).make(node_name="node-a")
+    Layout(made.path).make(node_names=["node-a"])
     yield made
     made.remove()
 
