@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from drahealth.proto.events import CdiSpecsRead, ClaimAllocated
+from drahealth.proto.events import CdiSpecsRead, ClaimAllocated, FaultCleared
 from drahealth.suites.driver_checks.cdi_specs import defined_in, files_text
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
@@ -25,6 +25,7 @@ from drahealth.suites.driver_checks.observed import (
 from drahealth.suites.driver_checks.observed_health import absence, lacks_health
 from drahealth.suites.driver_checks.verdicts import Finding, failed, not_applicable, not_tested, passed, static
 
+_PLAN = "fault-plan"
 # Checks of the answers to NodePrepareResources: a result for each claim, with the devices of its allocation.
 
 
@@ -394,6 +395,30 @@ def published_device_can_be_prepared(evidence: Evidence) -> Finding:
             return failed(expected, step.problem, claims[step.uid].number, step.number)
         records += [] if step.problem else [step.number]
     return passed("claims were prepared", *records) if records else not_tested("no claim was prepared")
+
+
+@check(
+    "PLUGIN-13",
+    "claims",
+    fix="Prepare a device again after it has recovered: its ResourceSlice lists it without a taint.",
+    reads=(_PLAN,),
+)
+def recovered_device_can_be_prepared(evidence: Evidence) -> Finding:
+    """After the last fault of the plan, NodePrepareResources succeeds for each device that is reported as healthy."""
+    claims, driver = allocations(evidence, _PLAN), driver_name(evidence)
+    last = max((one.number for one in evidence.of(FaultCleared, _PLAN)), default=0)
+    records = []
+    for step in steps(evidence, _PLAN):
+        if not last or step.number < last or step.call.kind == "unprepare" or step.uid not in claims:
+            continue
+        if step.problem:
+            expected = f"NodePrepareResources succeeds for {named(frozenset(allocated(claims[step.uid].what, driver)))}"
+            return failed(expected, step.problem, claims[step.uid].number, step.number)
+        records.append(step.number)
+    if records:
+        return passed("claims were prepared after the faults", *records)
+    before = any(allocations(evidence, "claims"))
+    return not_applicable("no claim was prepared after faults") if before else not_tested("no claim was prepared")
 
 
 @check(

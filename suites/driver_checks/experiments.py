@@ -355,7 +355,8 @@ FAULT_EXPERIMENTS = (
     ),
     Experiment(
         "idle",
-        "Close all health streams, wait for 36 s, and open two streams. Wait for a second report of each device.",
+        "Break a device, if the driver profile has a fault. Close all health streams, wait for 36 s, and open two "
+        "streams. Wait for a second report of each device.",
         "idle",
         52,
         frozenset({"start", "health"}),

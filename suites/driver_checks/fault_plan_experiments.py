@@ -11,6 +11,7 @@ from drahealth.proto.events import FaultGap, FaultStage
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.proto.values import ClaimRef, DeviceHealth, Health
 from drahealth.suites.driver_checks.claims_experiments import (
+    EACH_SECONDS,
     Allocator,
     Calls,
     Hung,
@@ -37,7 +38,7 @@ from drahealth.suites.driver_checks.fault_plan import (
     plan,
     usable,
 )
-from drahealth.suites.driver_checks.faults_steps import Bench, bench_of, expected
+from drahealth.suites.driver_checks.faults_steps import Bench, FaultStreams, bench_of, expected
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.observed_health import APART, FIRST_REPORT_WAIT
@@ -135,6 +136,7 @@ class _Claims:
         self._bench = bench
         self._published = {Device(one.id.pool, one.id.device): one for one in published}
         self._count = 0
+        self._ours = not lab.run.claim and lab.run.profile.claim.devices == 1
 
     @asynccontextmanager
     async def calls(self) -> AsyncGenerator[Calls, None]:
@@ -146,10 +148,25 @@ class _Claims:
         """A new claim, for this device if the user gave no claims."""
         assert self.made
         self._count += 1
-        profile = self._lab.run.profile
-        ours = not self._lab.run.claim and profile.claim.devices == 1
-        one = self._published.get(device) if device and ours else None
+        one = self._published.get(device) if device and self._ours else None
         return await self.made.claim(shape_of([one]) if one else self.made.shapes[0], f"plan-{self._count}")
+
+    async def prepare_each(self, streams: FaultStreams) -> None:
+        """Prepares and unprepares a claim for each healthy device without a taint, one after another.
+
+        Claims of the user are not tried: which device breaks them is unknown.
+        """
+        if not self._ours:
+            return
+        clock = self._lab.subject.clock
+        end = clock.now() + EACH_SECONDS
+        sound = {Device(one.id.pool, one.id.device) for one in await self._bench.published() if not any(one.drawbacks)}
+        async with self.calls() as calls:
+            for device in streams.reported():
+                if device in sound and streams.all_show(device, expected(Health.HEALTHY)) and clock.now() < end:
+                    claim = await self.claim(device)
+                    await calls.prepare(claim)
+                    await calls.unprepare(claim)
 
     @asynccontextmanager
     async def pending(self, device: Device | None) -> AsyncGenerator[str, None]:
@@ -230,6 +247,8 @@ class _Player:
         for device, acts in list(self._lasting.items()):
             for act in acts:
                 await self._bench.heals(act.fault, device)
+        if self._claims.made and self._lasting:
+            await self._claims.prepare_each(self._bench.streams)
 
     async def _stage(self, stage: Stage, acts: Sequence[Act]) -> bool:
         """Plays a stage; returns whether the driver reported all of it."""

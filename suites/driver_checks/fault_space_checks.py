@@ -39,7 +39,7 @@ from drahealth.suites.driver_checks.verdicts import (
 PLAN = "fault-plan"
 ALWAYS = (
     *("faults", PLAN, "fault-during-prepare", "fault-without-stream", "fault-without-api-server"),
-    *("fault-during-kubelet-restart", "second-fault"),
+    *("fault-during-kubelet-restart", "second-fault", "idle"),
 )
 """The experiments with faults whose reports count from the time of the action on.
 

@@ -62,13 +62,19 @@ async def stopped(lab: Lab) -> AsyncGenerator[None, None]:
 
 
 async def idle(lab: Lab) -> None:
-    """Closes all health streams for 36 s, opens two again, and follows their first reports."""
+    """Breaks a device, closes all health streams for 36 s, opens two again, and follows their first reports."""
+    fault = next(iter(lasting(lab.subject.faults, 0)), None)
     async with bench_of(lab) as bench:
+        device = await bench.healthy_device(fault) if fault else None
+        if fault and device:
+            await _break(bench, fault, device)
         await bench.close()
         await lab.subject.clock.sleep(IDLE_SECONDS)
         lab.subject.check_running()
         await bench.open()
         await bench.follow()
+        if fault and device:
+            await _clear(bench, fault, device)
 
 
 async def kubelet_restart(lab: Lab) -> None:

@@ -135,13 +135,19 @@ def expected(health: Health) -> Shown:
 async def fault_streams(lab: Lab, plugin: Plugin, best: int = 2) -> AsyncGenerator[FaultStreams, None]:
     """Streams of all health APIs, `best` of the best one. Those with all devices have reported, if they do so in time.
 
-    Raises NotApplicable if the driver has no health API with all devices.
+    The first streams of a process stay open: a kubelet is the first subscriber of a driver, too. Raises NotApplicable
+    if the driver has no health API with all devices.
     """
-    apis = await _served(lab, plugin)
     clock = lab.subject.clock
     async with AsyncExitStack() as stack:
-        each = [subscribed(plugin, api, clock, lab.record) for api in (*apis[:1] * best, *apis[1:])]
-        streams = [await stack.enter_async_context(one) for one in each]
+        first = {} if lab.facts.health_apis.done() else await _first_streams(lab, plugin, stack)
+        served = [HEALTH_APIS[name] for name in lab.facts.health_apis.result()]
+        streams: list[Subscriber] = []
+        for api in (*served[:1] * best, *served[1:]):
+            if api in first:
+                streams.append(first.pop(api))
+            else:
+                streams.append(await stack.enter_async_context(subscribed(plugin, api, clock, lab.record)))
         for stream in streams:
             if not stream.api.prepared_only:
                 await stream.reported(FIRST_REPORT_WAIT)
@@ -149,25 +155,28 @@ async def fault_streams(lab: Lab, plugin: Plugin, best: int = 2) -> AsyncGenerat
         yield FaultStreams(lab, streams)
 
 
-async def _served(lab: Lab, plugin: Plugin) -> list[HealthApi]:
-    """The health APIs that stream, one with all devices first: advertised ones, in the order of a kubelet."""
-    if not lab.facts.health_apis.done():
-        async with AsyncExitStack() as stack:
-            opened = [
-                await stack.enter_async_context(subscribed(plugin, api, lab.subject.clock, lab.record))
-                for api in HEALTH_APIS.values()
-            ]
-            limits = [OWN_DELAY if one.api.prepared_only else SERVED_LIMIT for one in opened]
-            await asyncio.gather(*(one.reported(limit) for one, limit in zip(opened, limits, strict=True)))
-            lab.subject.check_running()
-            served = [one.api for one in opened if one.reports or (one.api.prepared_only and one.is_open)]
+async def _first_streams(lab: Lab, plugin: Plugin, stack: AsyncExitStack) -> dict[HealthApi, Subscriber]:
+    """Opens a stream of each health API, and closes those that the driver does not serve.
+
+    Sets the fact of what streams, one with all devices first: advertised ones, in the order of a kubelet.
+    """
+    opened: dict[HealthApi, Subscriber] = {}
+    async with AsyncExitStack() as rest:
+        for api in HEALTH_APIS.values():
+            opened[api] = await rest.enter_async_context(subscribed(plugin, api, lab.subject.clock, lab.record))
+        limits = [OWN_DELAY if api.prepared_only else SERVED_LIMIT for api in opened]
+        await asyncio.gather(*(one.reported(limit) for one, limit in zip(opened.values(), limits, strict=True)))
+        lab.subject.check_running()
+        served = [api for api, one in opened.items() if one.reports or (api.prepared_only and one.is_open)]
         if not any(not api.prepared_only for api in served):
             raise NotApplicable("the driver streams no health API that lists all devices")
-        advertised = list(advertised_health_api(plugin.versions, KEP))
-        order = [*advertised, *HEALTH_APIS.values()]
-        served.sort(key=lambda api: (api.prepared_only, order.index(api)))
-        lab.facts.health_apis.set_result(tuple(api.name for api in served))
-    return [HEALTH_APIS[name] for name in lab.facts.health_apis.result()]
+        for api in opened.keys() - set(served):
+            await opened[api].cancel()
+        stack.push_async_exit(rest.pop_all())
+    order = [*advertised_health_api(plugin.versions, KEP), *HEALTH_APIS.values()]
+    served.sort(key=lambda api: (api.prepared_only, order.index(api)))
+    lab.facts.health_apis.set_result(tuple(api.name for api in served))
+    return opened
 
 
 # The steps of experiments with faults: break, change and heal, and wait until the driver reports it.

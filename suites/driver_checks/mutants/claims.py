@@ -260,6 +260,16 @@ class UnusableDevices(Healthy):
         return "the device is reserved"
 
 
+@mutant("recovered-device-can-be-prepared", level="core")
+class NothingIsPreparedAfterAFault(Healthy):
+    """After the first fault, NodePrepareResources fails for the first device, even if this device has recovered."""
+
+    def refusal(self, uid: str, results: Any) -> str:
+        self.ever = getattr(self, "ever", False) or bool(self.faults)
+        mine = any(one["device"] == self.devices[0] for one in results)
+        return "the device was reset" if self.ever and mine else super().refusal(uid, results)
+
+
 @mutant("driver-publishes-its-devices")
 class OtherDriverNameInSlices(Healthy):
     """The driver name in the ResourceSlices is not the name that GetInfo returns."""

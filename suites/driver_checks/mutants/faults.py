@@ -1,6 +1,8 @@
 """Mutants that report faults wrongly."""
 
 import asyncio
+import math
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -134,6 +136,16 @@ class ExitsWhenADeviceBreaks(Healthy):
         super().apply_faults(found)
         if found:
             give_up("a device is broken")
+
+
+@mutant("driver-survives-faults", level="core")
+class ExitsWhenASecondDeviceBreaks(Healthy):
+    """The driver exits when two devices are broken at the same time."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        super().apply_faults(found)
+        if len(found) > 1:
+            give_up("two devices are broken")
 
 
 @mutant("break-is-reported-during-prepare")
@@ -430,6 +442,24 @@ class PreparedDeviceIsHealthy(Healthy):
         found = super().health_of(device, api)
         held = {one.device for devices in self.prepared.values() for one in devices}
         return replace(found, health=Health.HEALTHY, message="") if device in held else found
+
+
+@mutant(_AGREE, level="full")
+class FaultsAreForgottenWithoutStreams(Healthy):
+    """After 30 s without a stream, the driver reports all devices as healthy until one of them changes."""
+
+    alone_since = math.inf
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        if time.monotonic() - self.alone_since > 30:
+            self.faults = {}
+        self.alone_since = math.inf
+        try:
+            async with aclosing(super().watch(api, context)) as messages:
+                async for message in messages:
+                    yield message
+        finally:
+            self.alone_since = math.inf if self.open_streams else time.monotonic()
 
 
 @mutant(_AGREE, level="core")
