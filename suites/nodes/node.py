@@ -502,7 +502,7 @@ class Node:
         *,
         timeout: float | None = None,
     ) -> Pod:
-        """Run a pod with one container that has this number of devices, and wait until it runs.
+        """Run a pod with one container that has this number of devices of this node, and wait until it runs.
 
         `driver` is a fake, also that of a running node, the name of a DRA driver, or the name of an extended resource
         (the one with a slash). Raises TimeoutError if the Pod does not run, at once if the driver has too few devices.
@@ -511,7 +511,7 @@ class Node:
         workload = self._target.workload
         if "/" in owner:
             pod = manifests.pod(self.namespace, name, {"main": ()}, {}, workload, limits={owner: devices})
-            return await self.run_pod(pod, timeout=timeout)
+            return await self.run_pod(self._placed(pod), timeout=timeout)
         await self._create_once(DEVICE_CLASSES, manifests.device_class(owner))
         await until_enough(self.api, owner, self.name, devices, timeout)
         claim = manifests.claim(self.namespace, name, {"device": (owner, devices)})
@@ -520,7 +520,7 @@ class Node:
         await self.create(manifests.template(claim) if templates else claim)
         pod = manifests.pod(self.namespace, name, {"main": [(name, None)]}, {name: name}, workload, templates=templates)
         try:
-            return await self.run_pod(pod, timeout=timeout)
+            return await self.run_pod(self._placed(pod), timeout=timeout)
         except TimeoutError as error:
             supply = await DeviceSupply.of(self.api, owner, self.name)
             if problem := supply.problem(devices):
@@ -544,6 +544,10 @@ class Node:
     async def advance_time(self, seconds: float) -> None:
         """Advance the time of the node and its fakes. The reference does not wait; a real kubelet does."""
         await self._target.advance_time(seconds)
+
+    def _placed(self, pod: Object) -> Object:
+        """The pod for this node; as it is if the cluster has no other node."""
+        return pod
 
     @property
     def _seen(self) -> PodStatuses:

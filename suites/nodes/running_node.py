@@ -49,6 +49,8 @@ class RunningTarget:
         self.node_name = name
         self.clock = SystemClock()
         self.profile: Profile = KEP
+        self.has_other_nodes = False
+        """Whether the control plane has other nodes (`drahealth up --nodes`)."""
         self._client: KubeClient | None = None
         self._paths: NodePaths | None = None
         self._drivers: RemoteHost | None = None
@@ -58,6 +60,7 @@ class RunningTarget:
         """Connects to the node, which must be Ready. Raises ConfigurationError, HarnessError."""
         folder, state = ready(self.node_name)
         self.profile = KEP if state.reference else profile_of(state.kubernetes)
+        self.has_other_nodes = state.nodes > 1
         self._paths = NodePaths.of(folder.path, reference=state.reference)
         async with AsyncExitStack() as stack:
             self._client = await KubeClient.from_kubeconfig(str(self._paths.kubeconfig))
@@ -272,6 +275,9 @@ def _is_orphan(namespace: Object) -> bool:
 
 # A node of `drahealth up` as a node for tests.
 
+HOSTNAME = "kubernetes.io/hostname"
+"""The label that a kubelet sets to the name of its node. Source: Kubernetes documentation, "Well-Known Labels"."""
+
 
 class RunningNode(SharedNode):
     """A node that `drahealth up` has started. Entering connects to it; afterwards it continues.
@@ -320,6 +326,11 @@ class RunningNode(SharedNode):
         if isinstance(devices, Inventory):
             return driver_options(devices, **kept)
         return DriverOptions(devices=names_of(devices), **kept)
+
+    def _placed(self, pod: Object) -> Object:
+        if not self._running.has_other_nodes:
+            return pod
+        return {**pod, "spec": {**pod["spec"], "nodeSelector": {HOSTNAME: self.name}}}
 
     async def _end_drivers(self) -> None:
         while self._added:
