@@ -104,14 +104,15 @@ def prepare(folder: NodeFolder, options: UpOptions, *, fresh: bool, progress: Pr
     if first := first_of(folder):
         raise ConfigurationError(
             f"node {folder.name} is one of the nodes of {first}",
-            f"`drahealth up --name {first}` starts all of them, after `drahealth down --name {first} --keep`",
+            f"`drahealth up --name {first}` starts it, and `drahealth down --name {folder.name}` removes it",
         )
     with ExitStack() as stack:
         lock = _locked(folder, stack)
-        if fresh:
-            for each in joined_folders(folder):
+        if fresh or not has_state(folder.path):
+            for each in joined_folders(folder):  # their data do not fit a new control plane
                 _locked(each, stack)
                 each.remove()
+        if fresh:
             folder.remove()
             lock = _locked(folder, stack)
         earlier = read_state(folder.path)
@@ -294,10 +295,11 @@ def _join_again(first: NodeFolder, state: NodeState, progress: Progress) -> list
         write_state(each.path, state.of_joined(first).at("joining"))
     process.signal(LOOK)
     for each in missing:
-        while not is_ready(read_state(each.path)):
+        while not is_ready(found := read_state(each.path)):
+            if found and found.phase == "failed":
+                raise HarnessError(found.problem)
             if not process.runs():
-                ended = read_state(first.path)
-                raise HarnessError(f"node {first.name} has ended: {ended.problem if ended else 'it was removed'}")
+                raise HarnessError(f"node {first.name} ended while node {each.name} started", "see `drahealth status`")
             time.sleep(_INTERVAL)
     return missing
 

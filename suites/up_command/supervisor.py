@@ -83,7 +83,8 @@ class JoinedNodes:
         """Lets all of them join the control plane of the first node, whose API server answers."""
         self._first, self._inventory = first, inventory
         for one in self._nodes:
-            self._start(one)
+            if one.lock is not None:
+                self._start(one, one.lock)
 
     async def until_ready(self) -> None:
         """Returns when all are Ready."""
@@ -105,11 +106,18 @@ class JoinedNodes:
             if found and found.phase == "leaving" and one.lock is not None:
                 one.asked_to_leave.set()
             elif found and found.phase == "joining" and one.lock is None:
-                one.lock = one.folder.lock()
-                self._start(one)
+                self._join_again(one)
 
-    def _start(self, one: JoinedNode) -> None:
-        task = asyncio.create_task(self._run(one))
+    def _join_again(self, one: JoinedNode) -> None:
+        one.lock = one.folder.lock()
+        if one.lock is None:
+            problem = "another process has the lock of its folder"
+            write_state(one.folder.path, self._state.at("failed", problem=problem))
+        else:
+            self._start(one, one.lock)
+
+    def _start(self, one: JoinedNode, lock: int) -> None:
+        task = asyncio.create_task(self._run(one, lock))
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
@@ -118,26 +126,26 @@ class JoinedNodes:
         if not task.cancelled() and (error := task.exception()):
             self._errors.put_nowait(error)
 
-    async def _run(self, one: JoinedNode) -> None:
+    async def _run(self, one: JoinedNode, lock: int) -> None:
         try:
             async with AsyncExitStack() as stack:
-                await self._serve(stack, one)
+                await self._serve(stack, one, self._first.join(one.folder, lock))
+        except OSError as error:
+            raise unwritable(one.folder.path, error) from None
+        except CommandError as error:
+            raise CommandError(f"node {one.folder.name}: {error}", error.code) from None
         except HarnessError as error:
             error.where = f"node {one.folder.name}"
             raise
         one.asked_to_leave.clear()
         write_state(one.folder.path, replace(self._state.at("stopped"), process=None))
-        lock, one.lock = one.lock, None
-        if lock is not None:
-            os.close(lock)
+        one.lock = None
+        os.close(lock)
 
-    async def _serve(self, stack: AsyncExitStack, one: JoinedNode) -> None:
+    async def _serve(self, stack: AsyncExitStack, one: JoinedNode, node: UpNode) -> None:
         from drahealth.suites.up_command.nodes import drivers_settings
 
         folder = one.folder
-        if one.lock is None:
-            raise HarnessError("another process has the lock of its folder", "start it again later")
-        node = self._first.join(folder, one.lock)
         shutil.copyfile(self._inventory, folder.inventory)
         settings = drivers_settings(folder, node.paths, folder.inventory, self._timeline)
         stack.push_async_callback(node.stop)

@@ -12,6 +12,7 @@ import pytest
 from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.kind import ownership
+from drahealth.suites.targets.progress import silent
 from drahealth.suites.up_command.node_commands import down, next_lines, status_of
 from drahealth.suites.up_command.node_folder import (
     FORMAT,
@@ -24,6 +25,7 @@ from drahealth.suites.up_command.node_folder import (
     write_state,
 )
 from drahealth.suites.up_command.options import UpOptions, gates_of, planned
+from drahealth.suites.up_command.starting import prepare
 
 OWN = ProcessIdentity.own()
 STATE = NodeState(DEFAULT_VERSION, {"Some": True}, "ready", process=OWN)
@@ -146,6 +148,12 @@ def test_down_of_the_first_node_removes_the_others(folder: NodeFolder) -> None:
         os.close(each.lock() or 0)
         write_state(each.path, written)
     assert (down(folder, keep=False), list(folder.path.parent.iterdir())) == (["a", "a-2"], [])
+
+
+def test_another_node_of_a_control_plane_does_not_start_alone(folder: NodeFolder) -> None:
+    write_state(folder.path, replace(STATE, first="b"))
+    with pytest.raises(ConfigurationError, match="one of the nodes of b; `drahealth up --name b` starts it"):
+        prepare(folder, UpOptions(), fresh=True, progress=silent)
 
 
 def test_feature_gates_are_read() -> None:
