@@ -1,8 +1,9 @@
 """Checks of prepared and unprepared claims: calls, answers, and CDI devices."""
 
+import math
 from collections.abc import Iterable, Iterator
 
-from drahealth.proto.events import CdiSpecsRead, ClaimAllocated, FaultCleared
+from drahealth.proto.events import CdiSpecsRead, ClaimAllocated, FaultCleared, FaultInjected
 from drahealth.suites.driver_checks.cdi_specs import defined_in, files_text
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
@@ -26,6 +27,7 @@ from drahealth.suites.driver_checks.observed_health import absence, lacks_health
 from drahealth.suites.driver_checks.verdicts import Finding, failed, not_applicable, not_tested, passed, static
 
 _PLAN = "fault-plan"
+
 # Checks of the answers to NodePrepareResources: a result for each claim, with the devices of its allocation.
 
 
@@ -376,20 +378,27 @@ def restarted_driver_unprepares_its_claims(evidence: Evidence) -> Finding:
     "claims",
     fix="Prepare each device that a ResourceSlice lists. If the driver cannot prepare the claim that drahealth "
     "creates, pass another claim to drahealth with `--claim FILE`.",
-    reads=("slices",),
+    reads=("slices", _PLAN),
 )
 def published_device_can_be_prepared(evidence: Evidence) -> Finding:
-    """The first NodePrepareResources of a claim succeeds while no other claim holds its devices."""
-    claims, driver, slices = allocations(evidence, "claims"), driver_name(evidence), published(evidence)
+    """The first NodePrepareResources of a claim succeeds while no other claim holds its devices.
+
+    Also after the last fault of the plan, for each device that is reported as healthy.
+    """
+    claims = allocations(evidence, "claims") | allocations(evidence, _PLAN)
+    driver, slices = driver_name(evidence), published(evidence)
+    acts = {Device(one.what.pool, one.what.device): one.what for one in _acts(evidence)}
+    broken = {device for device, act in acts.items() if not isinstance(act, FaultCleared) or act.outcome != "done"}
+    last = max((one.number for one in _acts(evidence)), default=math.inf)
     records = []
-    for step in steps(evidence, "claims"):
+    for step in (*steps(evidence, "claims"), *(one for one in steps(evidence, _PLAN) if one.number > last)):
         if step.call.kind == "unprepare" or step.uid not in claims or step.held is not None:
             continue
         wanted = frozenset(allocated(claims[step.uid].what, driver))
-        if slices.ever and not wanted <= slices.ever:
+        if slices.ever and claims[step.uid].experiment == "claims" and not wanted <= slices.ever:
             continue
-        if wanted & _held_devices(step, claims, driver):
-            continue  # the driver should refuse it
+        if wanted & (broken | _held_devices(step, claims, driver)):
+            continue  # the driver should refuse it, or can
         if step.problem and len(set(step.call.claims)) == 1:
             expected = f"NodePrepareResources succeeds for {named(wanted)}"
             return failed(expected, step.problem, claims[step.uid].number, step.number)
@@ -397,28 +406,11 @@ def published_device_can_be_prepared(evidence: Evidence) -> Finding:
     return passed("claims were prepared", *records) if records else not_tested("no claim was prepared")
 
 
-@check(
-    "PLUGIN-13",
-    "claims",
-    fix="Prepare a device again after it has recovered: its ResourceSlice lists it without a taint.",
-    reads=(_PLAN,),
-)
-def recovered_device_can_be_prepared(evidence: Evidence) -> Finding:
-    """After the last fault of the plan, NodePrepareResources succeeds for each device that is reported as healthy."""
-    claims, driver = allocations(evidence, _PLAN), driver_name(evidence)
-    last = max((one.number for one in evidence.of(FaultCleared, _PLAN)), default=0)
-    records = []
-    for step in steps(evidence, _PLAN):
-        if not last or step.number < last or step.call.kind == "unprepare" or step.uid not in claims:
-            continue
-        if step.problem:
-            expected = f"NodePrepareResources succeeds for {named(frozenset(allocated(claims[step.uid].what, driver)))}"
-            return failed(expected, step.problem, claims[step.uid].number, step.number)
-        records.append(step.number)
-    if records:
-        return passed("claims were prepared after the faults", *records)
-    before = any(allocations(evidence, "claims"))
-    return not_applicable("no claim was prepared after faults") if before else not_tested("no claim was prepared")
+def _acts(evidence: Evidence) -> list[Observation[FaultInjected] | Observation[FaultCleared]]:
+    """What the plan of faults did to devices, in order."""
+    found: list[Observation[FaultInjected] | Observation[FaultCleared]]
+    found = [*evidence.of(FaultInjected, _PLAN), *evidence.of(FaultCleared, _PLAN)]
+    return sorted(found, key=lambda one: one.number)
 
 
 @check(

@@ -260,7 +260,7 @@ class UnusableDevices(Healthy):
         return "the device is reserved"
 
 
-@mutant("recovered-device-can-be-prepared", level="core")
+@mutant("published-device-can-be-prepared", level="core")
 class NothingIsPreparedAfterAFault(Healthy):
     """After the first fault, NodePrepareResources fails for the first device, even if this device has recovered."""
 

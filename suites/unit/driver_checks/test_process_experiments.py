@@ -145,7 +145,7 @@ async def test_healthy_driver_goes_through_all_experiments_with_processes(serve:
             *("started", *REGISTERED, *[PREPARE, UNPREPARE] * 3),
         ],
         "slice-deletion": [
-            *("started", *REGISTERED, "1 slices", *REGISTERED, *STREAMED, *STREAMED[:2]),
+            *("started", *REGISTERED, "1 slices", *REGISTERED, *STREAMED[:2]),
             *("DELETED by check", "ADDED by driver", "1 slices", *STREAMED[1:]),
         ],
         "api-server-down": [
