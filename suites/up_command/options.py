@@ -104,9 +104,13 @@ def _minor_of(earlier: NodeState) -> Mapping[str, str]:
     return {**NEWEST, earlier.kubernetes.rpartition(".")[0]: earlier.kubernetes}
 
 
-def check_files(given: UpOptions) -> None:
-    """Raises CommandError for an unreadable or invalid inventory or timeline, before anything is started."""
-    for path, load in ((given.inventory, load_file), (given.timeline, _load_timeline)):
+def check_files(given: UpOptions, nodes: int) -> None:
+    """Raises CommandError for an unreadable or invalid inventory or timeline, before anything is started.
+
+    On several nodes, each pool is that of a node.
+    """
+    load_inventory = load_file if nodes == 1 else _load_without_pools
+    for path, load in ((given.inventory, load_inventory), (given.timeline, _load_timeline)):
         if path:
             try:
                 load(path)
@@ -114,6 +118,16 @@ def check_files(given: UpOptions) -> None:
                 raise CommandError(str(error)) from None
             except OSError as error:
                 raise CommandError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _load_without_pools(path: Path) -> object:
+    """Raises FileError if the inventory names a pool: all nodes would publish it."""
+    found = load_file(path)
+    for part in found.drivers:
+        named = {part.options.get("pool", ""), *(device.pool for device in part.inventory.devices)}
+        if pools := sorted(named - {""}):
+            raise part.error(f"pool {pools[0]!r} would be on each node; with several nodes, remove the key `pool`")
+    return found
 
 
 def _load_timeline(path: Path) -> object:

@@ -117,7 +117,7 @@ def prepare(folder: NodeFolder, options: UpOptions, *, fresh: bool, progress: Pr
             lock = _locked(folder, stack)
         earlier = read_state(folder.path)
         state = planned(options, earlier)
-        check_files(options)
+        check_files(options, state.nodes)
         _check_room(folder, state)
         joining = [(each, _locked(each, stack)) for each in _joining(folder, state)]
         components = components_of(state, progress)
@@ -269,7 +269,7 @@ def run_up(name: str, options: UpOptions, *, fresh: bool, foreground: bool) -> i
     progress = StagePrinter(Console(stderr=True, highlight=False))
     folder = NodeFolder(name)
     if folder.exists() and (state := read_state(folder.path)) and is_ready(state):
-        check_files(options)
+        check_files(options, state.nodes)
         check_running(folder, state, options, fresh=fresh, foreground=foreground)
         joined = [] if state.first else _join_again(folder, state, progress)
         show_ready(folder, state, state.drivers, time.monotonic() - since if joined else None, nodes=joined)

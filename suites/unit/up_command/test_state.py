@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from drahealth.fakes.program.errors import CommandError
 from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.kind import ownership
@@ -24,7 +25,7 @@ from drahealth.suites.up_command.node_folder import (
     read_state,
     write_state,
 )
-from drahealth.suites.up_command.options import UpOptions, gates_of, planned
+from drahealth.suites.up_command.options import UpOptions, check_files, gates_of, planned
 from drahealth.suites.up_command.starting import prepare
 
 OWN = ProcessIdentity.own()
@@ -148,6 +149,17 @@ def test_down_of_the_first_node_removes_the_others(folder: NodeFolder) -> None:
         os.close(each.lock() or 0)
         write_state(each.path, written)
     assert (down(folder, keep=False), list(folder.path.parent.iterdir())) == (["a", "a-2"], [])
+
+
+@pytest.mark.parametrize(
+    "devices", ["devices: [{name: gpu, pool: a}]", "drivers: [{name: a.b, pool: a, devices: [{name: gpu}]}]"]
+)
+def test_a_pool_that_several_nodes_would_publish_is_rejected(tmp_path: Path, devices: str) -> None:
+    file = tmp_path / "gpus.yaml"
+    file.write_text(f"format: inventory/v1\n{devices}\n")
+    check_files(UpOptions(inventory=file), 1)
+    with pytest.raises(CommandError, match=r"gpus.yaml: line 2: .*pool 'a' would be on each node"):
+        check_files(UpOptions(inventory=file), 2)
 
 
 def test_another_node_of_a_control_plane_does_not_start_alone(folder: NodeFolder) -> None:
