@@ -119,7 +119,9 @@ def _untainted(device: dict[str, Any]) -> dict[str, Any]:
 @check(
     "PLUGIN-15",
     "slice-deletion",
-    fix="Watch the ResourceSlices of the driver on its node, and publish a missing ResourceSlice again.",
+    fix="Watch the ResourceSlices of the driver on its node, and publish a missing ResourceSlice again. "
+    "With the Go package kubeletplugin, use v0.37 or newer: older versions lose a ResourceSlice that is deleted "
+    "directly after an update (kubernetes/kubernetes#140063).",
 )
 def deleted_slice_returns(evidence: Evidence) -> Finding:
     """The devices of a ResourceSlice that drahealth deleted are published again."""
