@@ -54,7 +54,7 @@ HELD = 5.0
 _AFTER = 40.0
 """Seconds of a run after the last stage: to clear all faults, and for the faults that the plan leaves out."""
 _BETWEEN = 0.1
-"""Seconds from the last list of a stage to the next stage: a list right before an action can be an effect of it."""
+"""Seconds from the last list before a stage to its actions: a list right before an action can be an effect of it."""
 _ALLOCATE_PAUSE = 0.2
 """Seconds between two calls of Allocate."""
 
@@ -260,6 +260,8 @@ class _Player:
         """The faults of each device that are not cleared."""
         self._failed: set[Device] = set()
         """The devices that are left out from now on."""
+        self._played: set[str] = set()
+        """The moments that were caused."""
         self._held = next((one for one in made.stages if one.moment == SECOND), None)
         """The stage whose faults last for a while."""
 
@@ -291,11 +293,17 @@ class _Player:
             if why:
                 self._gap(Gap("stages", f"the last {len(stages) - number} stages", why))
                 return
+        for moment in sorted({one.moment for one in stages} - self._played):
+            self._gap(Gap("moment", moment, "each of its devices was left out"))
 
     async def _stage(self, stage: Stage) -> bool:
         """Plays a stage; returns whether the plugin listed all of it."""
         bench, clock = self._bench, self._lab.subject.clock
         acts = await self._possible(stage)
+        if not acts:
+            return True
+        self._played.add(stage.moment)
+        await clock.sleep(_BETWEEN)
         steady = [one.fault.settle for one in acts if bench.health(one.device) is _wanted(one)]
         reopens = stage.moment in (START, AGAIN, NO_KUBELET)
         names, changes = tuple(str(one.device) for one in acts), tuple(one.change for one in acts)
@@ -325,7 +333,6 @@ class _Player:
         if shown and stage is self._held:
             await clock.sleep(HELD)
         self._lab.subject.check_running()
-        await clock.sleep(_BETWEEN)
         return shown
 
     async def _possible(self, stage: Stage) -> list[Act]:
