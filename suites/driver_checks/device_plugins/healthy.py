@@ -52,7 +52,7 @@ class HealthyPlugin:
     devices: ClassVar[tuple[str, ...]] = ("dev-0", "dev-1", "dev-2")
     options: ClassVar[dict[str, bool]] = {"pre_start_required": True, "get_preferred_allocation_available": True}
     change: ClassVar[float] = 3.0
-    """Seconds between changes of the health of the last device; 0 for none."""
+    """Seconds between changes of the health of the last device while a stream is open; 0 for none."""
 
     def __init__(self, folder: Path, data_dir: Path, cdi_dir: Path) -> None:
         """`folder` has the kubelet's socket. A device with a file in `health` or `links` of `data_dir` is broken."""
@@ -206,12 +206,16 @@ class HealthyPlugin:
         return True
 
     async def alternate(self) -> None:
-        """Changes the health of the last device, until a device is broken from outside."""
-        await asyncio.sleep(self.change)
+        """Changes the health of the last device, until a device is broken from outside.
+
+        Not soon after a stream was opened: experiments break devices then, also on a slow machine.
+        """
+        open_for = 0
         while self.change:
             await asyncio.sleep(self.change)
             self.was_broken |= bool(self.found())
-            if not self.was_broken:
+            open_for = open_for + 1 if self.wakers else 0
+            if not self.was_broken and open_for > 2:
                 self.sick = not self.sick
                 self.wake()
 
