@@ -4,9 +4,11 @@ import base64
 import json
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient, Configuration
@@ -102,6 +104,14 @@ def static_kubeconfig(server: str, token: str, authority: str) -> Mapping[str, A
         "contexts": [{"name": _NAME, "context": {"cluster": _NAME, "user": _NAME, "namespace": "default"}}],
         "current-context": _NAME,
     }
+
+
+def port_in(kubeconfig: Path) -> int:
+    """The port of the server in a kubeconfig of ours, where drivers that run look for the next one; 0 if none."""
+    with suppress(OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+        config = json.loads(kubeconfig.read_bytes())
+        return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0
+    return 0
 
 
 def static_access(path: Path) -> Access | None:

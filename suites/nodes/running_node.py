@@ -29,7 +29,8 @@ from drahealth.suites.targets.registry import Launch
 from drahealth.suites.targets.target import LocalTarget, Window
 from drahealth.suites.targets.versions import profile_of
 from drahealth.suites.up_command.node_folder import NodePaths, ProcessIdentity, ready
-from drahealth.suites.up_command.nodes import SYNC_FREQUENCY, drivers_settings
+from drahealth.suites.up_command.nodes import SYNC_FREQUENCY
+from drahealth.suites.up_command.served_drivers import drivers_settings
 
 # A node of `drahealth up`, which another process owns, as the target of a public node.
 

@@ -5,12 +5,11 @@ import fcntl
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import urlsplit
 
-from drahealth.fakes.cluster.access import static_kubeconfig
+from drahealth.fakes.cluster.access import port_in, static_kubeconfig
 from drahealth.fakes.cluster.api import (
     CLAIM_TEMPLATES,
     CLAIMS,
@@ -57,14 +56,6 @@ def objects_folder(root: Path) -> Path:
 def data_folder(root: Path) -> Path:
     """The data, keys and logs of a real server."""
     return root / "control-plane"
-
-
-def port_in(kubeconfig: Path) -> int:
-    """The port of the server in a kubeconfig of ours, where drivers that run look for the next one; 0 if none."""
-    with suppress(OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
-        config = json.loads(kubeconfig.read_bytes())
-        return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0
-    return 0
 
 
 # The interface of an API server that this process runs.

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drahealth.fakes.cluster.access import port_in
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.waiting import cancel_and_wait, run_until_first
 from drahealth.suites.errors import ConfigurationError, HarnessError, full_text
-from drahealth.suites.targets.api_servers import port_in
 from drahealth.suites.up_command.node_folder import (
     LOOK,
     Components,
@@ -33,7 +33,7 @@ from drahealth.suites.up_command.options import DEFAULT_INVENTORY, UpOptions, co
 
 if TYPE_CHECKING:
     from drahealth.fakes.serve.settings import Settings
-    from drahealth.suites.up_command.nodes import ServedDrivers
+    from drahealth.suites.up_command.served_drivers import ServedDrivers
 
 Report = Callable[[Mapping[str, Any]], None]
 """Takes {"stage": ...} during the start, then {"ready": ...} or {"error": ..., "code": ...}."""
@@ -41,7 +41,7 @@ Report = Callable[[Mapping[str, Any]], None]
 
 async def _until_ready(stack: AsyncExitStack, node: UpNode, settings: "Settings", log: Path) -> "ServedDrivers":
     """Serves the drivers of a registered node until the end of the stack; returns when all of it is ready."""
-    from drahealth.suites.up_command.nodes import served
+    from drahealth.suites.up_command.served_drivers import served
 
     drivers = await stack.enter_async_context(served(settings, log))
     await run_until_first(drivers.wait(), node.until_ready())
@@ -143,7 +143,7 @@ class JoinedNodes:
         os.close(lock)
 
     async def _serve(self, stack: AsyncExitStack, one: JoinedNode, node: UpNode) -> None:
-        from drahealth.suites.up_command.nodes import drivers_settings
+        from drahealth.suites.up_command.served_drivers import drivers_settings
 
         folder = one.folder
         shutil.copyfile(self._inventory, folder.inventory)
@@ -220,7 +220,7 @@ class Supervisor:
             stack.push_async_callback(node.stop)
             await node.start()
             # The slow imports are here because the components, which have other processes, start meanwhile.
-            from drahealth.suites.up_command.nodes import drivers_settings
+            from drahealth.suites.up_command.served_drivers import drivers_settings
 
             settings = drivers_settings(folder, node.paths, options.inventory or folder.inventory, options.timeline)
             if options.inventory:

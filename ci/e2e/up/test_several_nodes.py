@@ -20,33 +20,39 @@ from drahealth.suites.unit.up_command.node_commands import PATIENCE, RELEASE, dr
 
 NODES = ("two", "two-2")
 WAIT = f"--timeout={PATIENCE:g}s"
-CLAIM = """
+OUTAGE = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: gpu}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: outage}
+spec:
+  nodeSelector: {kubernetes.io/hostname: two-2}
+  containers:
+  - {name: main, image: training, resources: {claims: [{name: gpu}]}}
+  resourceClaims: [{name: gpu, resourceClaimName: gpu}]
+"""
+MOVING = """
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
 metadata: {name: gpu}
 spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]}}}
 ---
-"""
-POD = """
-  containers:
-  - {name: main, image: training, resources: {claims: [{name: gpu}]}}
-  resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu}]
-"""
-OUTAGE = f"""{CLAIM}
-apiVersion: v1
-kind: Pod
-metadata: {{name: outage}}
-spec:
-  nodeSelector: {{kubernetes.io/hostname: two-2}}{POD}"""
-MOVING = f"""{CLAIM}
 apiVersion: apps/v1
 kind: Deployment
-metadata: {{name: moving}}
+metadata: {name: moving}
 spec:
-  selector: {{matchLabels: {{app: moving}}}}
+  selector: {matchLabels: {app: moving}}
   template:
-    metadata: {{labels: {{app: moving}}}}
-    spec:{POD.replace(chr(10), chr(10) + "    ")}"""
+    metadata: {labels: {app: moving}}
+    spec:
+      containers:
+      - {name: main, image: training, resources: {claims: [{name: gpu}]}}
+      resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu}]
+"""
 HEALTH = "{.status.containerStatuses[0].allocatedResourcesStatus[0].resources[0].health}"
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
+from drahealth.fakes.cluster.access import port_in
 from drahealth.fakes.cluster.api_server.http import LOOPBACK
 from drahealth.fakes.hints import near
 from drahealth.suites.driver_checks.subject.sandbox import CDI_DIR, CDI_DIRS, KUBELET_DIR, SERVICE_ACCOUNT_DIR, Sandbox
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.processes.mounts import MountPlan
 from drahealth.suites.processes.sandbox import RunningSandbox, sandbox
-from drahealth.suites.targets.api_servers import port_in
 
 # Socket files below a directory.
 

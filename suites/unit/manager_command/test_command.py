@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from drahealth.fakes.cluster.access import port_in
 from drahealth.proto.events import Prepared, Record
 from drahealth.proto.values import Health
-from drahealth.suites.targets.api_servers import port_in
 from drahealth.suites.targets.drivers import ProcessDrivers
 from drahealth.suites.targets.kubelet.processes import Reservation
 from drahealth.suites.unit.manager_command.manager_process import FOR_ALL, Manager
