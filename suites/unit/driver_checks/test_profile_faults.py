@@ -188,6 +188,11 @@ def test_experiment_takes_the_time_of_its_faults() -> None:
     assert run(HOT).faults_of(EXPERIMENTS["watch"]) == ()
 
 
+def test_plan_of_a_device_plugin_takes_the_time_of_faults_that_are_caused_once() -> None:
+    one = EXPERIMENTS["plugin-fault-plan"]
+    assert run(HOT, STAYS, RESTARTS).seconds_of(one) - run(HOT).seconds_of(one) == STAYS.seconds + RESTARTS.seconds
+
+
 def test_plan_names_the_faults_for_which_there_is_no_time() -> None:
     limited = run(HOT, named(1, settle=FAULTS_LIMIT))
     without = [line for line in plan_lines(limited) if "without fault-1" in line]
