@@ -48,6 +48,13 @@ def test_the_reference_needs_no_client_of_real_clusters() -> None:
     assert {"drahealth", "kubernetes", "pytest"} & set(done.stdout.split()) == {"drahealth"}
 
 
+def test_the_supervisor_of_a_node_imports_what_is_slow_after_its_start() -> None:
+    code = "import sys, drahealth.suites.up_command.supervisor; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    slow = {"grpc", "aiohttp", "kubernetes", "drahealth.fakes.cluster.api_server"}
+    assert {"asyncio", *slow} & set(done.stdout.split()) == {"asyncio"}
+
+
 def test_the_command_imports_nothing_heavy_until_a_subcommand_needs_it() -> None:
     code = "import sys, drahealth.suites.command; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -58,7 +58,7 @@ def _first_devices(settings: "Settings") -> list[list[str]]:
 
 
 @dataclass(slots=True)
-class JoinedNode:
+class OtherNode:
     """Another node: its folder with the lock, and how far it is. A node that has left has no lock."""
 
     folder: NodeFolder
@@ -67,10 +67,10 @@ class JoinedNode:
     asked_to_leave: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class JoinedNodes:
+class OtherNodes:
     """Runs the other nodes from `start` to `stop`, each until it fails or is asked to leave."""
 
-    def __init__(self, nodes: Sequence[JoinedNode], state: NodeState, timeline: Path | None) -> None:
+    def __init__(self, nodes: Sequence[OtherNode], state: NodeState, timeline: Path | None) -> None:
         self._nodes = nodes
         self._state = state
         self._timeline = timeline
@@ -108,7 +108,7 @@ class JoinedNodes:
             elif found and found.phase == "joining" and one.lock is None:
                 self._join_again(one)
 
-    def _join_again(self, one: JoinedNode) -> None:
+    def _join_again(self, one: OtherNode) -> None:
         one.lock = one.folder.lock()
         if one.lock is None:
             problem = "another process has the lock of its folder"
@@ -116,7 +116,7 @@ class JoinedNodes:
         else:
             self._start(one, one.lock)
 
-    def _start(self, one: JoinedNode, lock: int) -> None:
+    def _start(self, one: OtherNode, lock: int) -> None:
         task = asyncio.create_task(self._run(one, lock))
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -126,7 +126,7 @@ class JoinedNodes:
         if not task.cancelled() and (error := task.exception()):
             self._errors.put_nowait(error)
 
-    async def _run(self, one: JoinedNode, lock: int) -> None:
+    async def _run(self, one: OtherNode, lock: int) -> None:
         try:
             async with AsyncExitStack() as stack:
                 await self._serve(stack, one, self._first.join(one.folder, lock))
@@ -142,7 +142,7 @@ class JoinedNodes:
         one.lock = None
         os.close(lock)
 
-    async def _serve(self, stack: AsyncExitStack, one: JoinedNode, node: UpNode) -> None:
+    async def _serve(self, stack: AsyncExitStack, one: OtherNode, node: UpNode) -> None:
         from drahealth.suites.up_command.served_drivers import drivers_settings
 
         folder = one.folder
@@ -185,8 +185,8 @@ class Supervisor:
         self._options = options
         self._components = components
         self._report = report
-        self._joining = [JoinedNode(*one) for one in joining]
-        self._joined = JoinedNodes(self._joining, self._state.of_joined(folder), options.timeline)
+        self._joining = [OtherNode(*one) for one in joining]
+        self._others = OtherNodes(self._joining, self._state.of_joined(folder), options.timeline)
         self._removes = not again
         self._always_removes = remove and not again
 
@@ -204,7 +204,7 @@ class Supervisor:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        asyncio.get_running_loop().add_signal_handler(LOOK, self._joined.look)
+        asyncio.get_running_loop().add_signal_handler(LOOK, self._others.look)
         await run_until_first(stop.wait(), self._work())
 
     async def _work(self) -> None:
@@ -226,17 +226,16 @@ class Supervisor:
             if options.inventory:
                 shutil.copyfile(options.inventory, folder.inventory)  # the next start uses it, too
             await node.until_registered()
-            stack.push_async_callback(self._joined.stop)
+            stack.push_async_callback(self._others.stop)
             if isinstance(node, RealNode):
-                self._joined.start(node, folder.inventory)
+                self._others.start(node, folder.inventory)
             drivers = await _until_ready(stack, node, settings, folder.logs / "driver.log")
-            failure = (drivers.wait(), node.wait(), self._joined.wait())
-            await run_until_first(self._joined.until_ready(), *failure)
+            await run_until_first(self._others.until_ready(), drivers.wait(), node.wait(), self._others.wait())
             self._state = self._state.at("ready", server=node.server, drivers=_first_devices(settings))
             write_state(folder.path, self._state)
             self._removes = self._always_removes
             self._report({"ready": {"drivers": self._state.drivers}})
-            await run_until_first(drivers.wait(), node.wait(), self._joined.wait())
+            await run_until_first(drivers.wait(), node.wait(), self._others.wait())
 
     def _fail(self, error: Exception) -> int:
         code = error.code if isinstance(error, CommandError) else 2 if isinstance(error, ConfigurationError) else 3

@@ -355,9 +355,7 @@ class LocalCluster:
 
     def join(self, node_name: str, run_dir: RunDirectory, cri_socket: Path) -> "JoinedNode":
         """Another node of this cluster, not started, with a folder and a container runtime of its own."""
-        parts = self._running()
-        gates, frequency = self._gates.kubelet, self._sync_frequency
-        return JoinedNode(parts, self.layout, self._binaries, node_name, run_dir, cri_socket, gates, frequency)
+        return JoinedNode(self, node_name, run_dir, cri_socket)
 
     def tail(self, component: str, lines: int = 20) -> str:
         """The end of a component's log: kubelet, kube-apiserver, kube-scheduler, kube-controller-manager or etcd."""
@@ -434,49 +432,35 @@ class JoinedNode:
     Its processes end with `stop`, or when this process ends in any way. Its folder stays.
     """
 
-    def __init__(
-        self,
-        parts: Parts,
-        first: Layout,
-        binaries: Binaries,
-        node_name: str,
-        run_dir: RunDirectory,
-        cri_socket: Path,
-        gates: Mapping[str, bool],
-        sync_frequency: float,
-    ) -> None:
+    def __init__(self, cluster: LocalCluster, node_name: str, run_dir: RunDirectory, cri_socket: Path) -> None:
         self.node_name = node_name
-        self.server = parts.server
-        """The URL of the API server."""
+        self._cluster = cluster
         self._layout = Layout(run_dir.path)
-        self._probe = parts.probe
-        self._first = first
-        self._binaries = binaries
         self._lock = run_dir.lock
         self._cri_socket = cri_socket
-        self._gates = gates
-        self._sync_frequency = sync_frequency
-        self._readiness = NodeReadiness(parts.probe, node_name, again=self._layout.client_authority.exists())
+        self._probe = cluster._running().probe
+        self._readiness = NodeReadiness(self._probe, node_name, again=self._layout.client_authority.exists())
         self._processes: list[Process] = []
         self._closing = contextlib.AsyncExitStack()
 
     async def start(self) -> None:
         """Starts the kubelet, without waiting. Raises HarnessError."""
+        cluster, binaries = self._cluster, self._cluster._binaries
         self._layout.make(node_names=[self.node_name])
-        write_joining_credentials(self._layout, self.server, self.node_name, self._first)
+        write_joining_credentials(self._layout, cluster.server, self.node_name, cluster.layout)
         port = Reservation()
         self._closing.callback(port.release)
-        plan = self._layout.mount_plan([self._binaries.kubelet.parent])
+        plan = self._layout.mount_plan([binaries.kubelet.parent])
         running = await self._closing.enter_async_context(sandbox(ways(), plan, held=[self._lock]))
-        kubelet = Kubelet(running, self._binaries, self._layout, self.node_name, outward_address())
+        kubelet = Kubelet(running, binaries, self._layout, self.node_name, outward_address())
         self._readiness.begin()
         await kubelet.start(
             kubelet_configuration(
                 self._layout,
                 runtime=str(self._cri_socket),
                 port=port.port,
-                sync_frequency=self._sync_frequency,
-                gates=self._gates,
+                sync_frequency=cluster._sync_frequency,
+                gates=cluster._gates.kubelet,
             )
         )
         assert kubelet.process
