@@ -6,12 +6,14 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from drahealth.fakes.program.errors import CommandError
 from drahealth.manager.releases import DEFAULT_VERSION
-from drahealth.suites.errors import ConfigurationError
+from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.kind import ownership
 from drahealth.suites.targets.progress import silent
 from drahealth.suites.up_command.node_commands import down, next_lines, status_of
@@ -166,6 +168,13 @@ def test_another_node_of_a_control_plane_does_not_start_alone(folder: NodeFolder
     write_state(folder.path, replace(STATE, first="b"))
     with pytest.raises(ConfigurationError, match="one of the nodes of b; `drahealth up --name b` starts it"):
         prepare(folder, UpOptions(), fresh=True, progress=silent)
+
+
+def test_nodes_that_do_not_fit_into_memory_are_rejected(folder: NodeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=200_000_000))
+    with pytest.raises(HarnessError, match="3 nodes need 240 MB of memory beside the first node, and 200 MB are free"):
+        prepare(folder, UpOptions(nodes=3), fresh=False, progress=silent)
+    assert list(folder.path.parent.iterdir()) == []
 
 
 def test_feature_gates_are_read() -> None:
