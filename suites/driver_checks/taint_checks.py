@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from typing import Any, NamedTuple
 
 from drahealth.proto.events import (
@@ -382,6 +382,18 @@ def _may_be_later(evidence: Evidence, states: list[_State], starts: list[float])
     return later
 
 
+def _answers(due: _Due, states: list[_State]) -> list[_State]:
+    """The states that can answer an action, without the late answer to the action before.
+
+    A device that recovers soon can be tainted only afterwards, as long as the settle time of the break lasts.
+    """
+    before = due.phase.before
+    contrary = list(dropwhile(due.is_met, states))
+    if before is None or not contrary or contrary == states or contrary[0].at > before.limit:
+        return states
+    return list(dropwhile(lambda one: one.at <= before.limit and not due.is_met(one), contrary))
+
+
 def _shown_in_plan(due: _Due, states: list[_State], starts: list[float], later: bool) -> Finding | None:
     """The finding on one action; None if the next one, or a driver that may be late, leaves it open."""
     phase = due.phase
@@ -389,7 +401,7 @@ def _shown_in_plan(due: _Due, states: list[_State], starts: list[float], later: 
         return problem
     before = _before(states, phase.start)
     mine = [*([before] if before else []), *(one for one in states if phase.start < one.at < phase.end)]
-    shown = next((one for one in mine if due.is_met(one)), None)
+    shown = next((one for one in _answers(due, mine) if due.is_met(one)), None)
     if shown and shown.at <= phase.limit:
         found = passed(phase.about, phase.step.number, shown.number)
         until = min([phase.end, *(at for at in starts if at > phase.start)])

@@ -206,6 +206,13 @@ PLANNED: Mapping[float, Event] = {
     40.2: with_taints(),
 }
 
+TAINTED_LATE: Mapping[float, Event | None] = {
+    12.2: with_taints(gpu_0=HOT),
+    20.2: with_taints(gpu_1=HOT),
+    30.0: None,
+    30.2: None,
+}
+
 
 def planned(changes: Mapping[float, Event | None]) -> list[str]:
     """The verdicts of the two checks on the plan, with these changes of the right driver's records."""
@@ -233,10 +240,13 @@ def planned(changes: Mapping[float, Event | None]) -> list[str]:
         ({9.0: ProcessStarted("planned", 7, ("./driver",)), 10.2: None}, ["PASS", "PASS"]),
         ({15.0: breaks("gpu-0", "lost", "change"), 15.2: with_taints(gpu_0=LOST)}, ["PASS", "PASS"]),
         ({15.0: breaks("gpu-0", "lost", "change"), 18.0: heals("gpu-0", "lost"), 30.2: None}, ["PASS", "FAIL"]),
+        ({10.2: None, 12.0: heals("gpu-0"), **TAINTED_LATE, 12.4: with_taints()}, ["PASS", "PASS"]),
+        ({10.2: None, 12.0: heals("gpu-0"), **TAINTED_LATE, 19.5: with_taints()}, ["PASS", "FAIL"]),
     ],
     ids=[
         *("right", "second device without taint", "late", "does not last", "comes back", "first stays", "last stays"),
         *("next action too early", "no API server", "just started", "two faults", "stays after two faults"),
+        *("tainted only after the recovery", "tainted after the recovery for too long"),
     ],
 )
 def test_each_action_of_the_plan_is_judged(changes: Mapping[float, Event | None], verdicts: list[str]) -> None:
