@@ -356,9 +356,9 @@ FAULT_EXPERIMENTS = (
     Experiment(
         "idle",
         "Break a device, if the driver profile has a fault. Close all health streams, wait for 36 s, and open two "
-        "streams. Wait for a second report of each device.",
+        "streams. Wait for a second report of each device, also after the recovery.",
         "idle",
-        52,
+        60,
         frozenset({"start", "health"}),
         scope="full",
         lasts_as_watch=True,

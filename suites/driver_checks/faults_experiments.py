@@ -62,7 +62,7 @@ async def stopped(lab: Lab) -> AsyncGenerator[None, None]:
 
 
 async def idle(lab: Lab) -> None:
-    """Breaks a device, closes all health streams for 36 s, opens two again, and follows their first reports."""
+    """Breaks a device, closes all streams for 36 s, opens two again, and follows their reports, also the recovery."""
     fault = next(iter(lasting(lab.subject.faults, 0)), None)
     async with bench_of(lab) as bench:
         device = await bench.healthy_device(fault) if fault else None
@@ -75,6 +75,7 @@ async def idle(lab: Lab) -> None:
         await bench.follow()
         if fault and device:
             await _clear(bench, fault, device)
+            await bench.follow()
 
 
 async def kubelet_restart(lab: Lab) -> None:
