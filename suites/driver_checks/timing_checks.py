@@ -354,7 +354,8 @@ def stream_after_a_pause_starts_with_all_devices(evidence: Evidence, found: list
 @check(
     "PLUGIN-26",
     "kubelet-restart",
-    fix="Watch the ResourceSlices of the driver on its node, and publish all deleted ResourceSlices again.",
+    fix="Watch the ResourceSlices of the driver on its node, and publish all deleted ResourceSlices again. "
+    "With the Go package kubeletplugin, use v0.37 or newer (see PLUGIN-15).",
 )
 def slices_return_after_a_kubelet_restart(evidence: Evidence) -> Finding:
     """After a restart of the kubelet, which deletes all slices, the driver registers and publishes them within 90 s."""
