@@ -261,13 +261,14 @@ class OneHeartbeatAfterPause(Healthy):
 
 @mutant("stream-after-a-pause-starts-with-all-devices", also=("new-stream-starts-with-all-devices",))
 class ForgetsDevicesWhenIdle(Healthy):
-    """After 20 s without a stream, the first report of a new stream lists only one device."""
+    """After 20 s without a stream, the first report of the next stream with all devices lists only one device."""
 
     idle_since = 0.0
 
     async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
         clock = asyncio.get_running_loop().time
-        forgot = not self.open_streams and 0 < self.idle_since < clock() - 20
+        first = not api.prepared_only and all(one.prepared_only for one in self._wakers.values())
+        forgot = first and 0 < self.idle_since < clock() - 20
         try:
             async for message in super().watch(api, context):
                 yield api.encode(self.listed(api, 0)[:1], {}) if forgot else message
