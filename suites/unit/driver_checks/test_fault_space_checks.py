@@ -210,3 +210,10 @@ def test_effect_of_an_action_that_a_killed_run_did_not_record_passes() -> None:
         evidence, records=tuple(one for one in evidence.records if not isinstance(one.what, ExperimentEnded))
     )
     assert [finding(AGREE, one).verdict for one in (evidence, killed)] == [Verdict.FAIL, Verdict.PASS]
+
+
+def test_change_without_another_message_is_expected_to_be_reported() -> None:
+    found = finding("each-change-of-a-cause-is-reported", run(steps={**STEPS, 20.0: broken("gpu-1", step="change")}))
+    assert found.verdict is Verdict.FAIL
+    assert "is reported with another health or message within" in found.expected
+    assert found.seen.endswith("still Unhealthy 'too hot'")
