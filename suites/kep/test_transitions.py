@@ -159,11 +159,11 @@ async def _restart(devices: Fleet, state: str) -> None:
 async def _restart_in_silence(devices: Fleet) -> None:
     for driver in devices.drivers:
         await driver.is_silenced()
-    await devices.node.advance_time(1)  # a kubelet may gather changes before it writes its checkpoint
     await _restart_kubelet(devices)
 
 
 async def _restart_kubelet(devices: Fleet) -> None:
+    await devices.node.advance_time(1)  # a kubelet may gather changes before it writes its checkpoint
     await devices.node.kubelet_restarts()
     await devices.node.kubelet_catches_up()
     for driver in (devices.fence, *devices.drivers):
