@@ -413,7 +413,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "subscribers",
-            "Open two more streams at the same time. Open a third stream, cancel it, and open another stream.",
+            "Open two more streams at once. Open a stream of each health API, cancel it, and open another one.",
             "main",
             36,
             frozenset({"health"}),

@@ -36,7 +36,7 @@ async def watch(lab: Lab) -> None:
 
 
 async def subscribers(lab: Lab) -> None:
-    """Opens two more streams of one health API until `watch` ends, and meanwhile a third one twice."""
+    """Opens two more streams of one health API until `watch` ends, and meanwhile one of each health API twice."""
     plugin, apis = await known(lab.facts.plugin), await health_apis(lab)
     clock, best = lab.subject.clock, apis[0]
     async with (
@@ -44,10 +44,11 @@ async def subscribers(lab: Lab) -> None:
         subscribed(plugin, best, clock, lab.record) as second,
     ):
         lab.facts.watched += first, second
-        for _ in range(2):
-            async with subscribed(plugin, best, clock, lab.record) as third:
-                await third.reported(FIRST_REPORT_WAIT)
-            lab.subject.check_running()
+        for api in (best, *(one for one in apis[1:] if not one.prepared_only)):
+            for _ in range(2):
+                async with subscribed(plugin, api, clock, lab.record) as third:
+                    await third.reported(FIRST_REPORT_WAIT)
+                lab.subject.check_running()
         for stream in (first, second):
             await stream.reported(FIRST_REPORT_WAIT)
         await lab.ended("watch")

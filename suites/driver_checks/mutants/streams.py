@@ -180,7 +180,7 @@ class SilentStream(Healthy):
             yield message
 
 
-@mutant(_PROMPT, "new-stream-starts-with-all-devices")
+@mutant(_PROMPT, also=("new-stream-starts-with-all-devices",))
 class LateFirstReport(Healthy):
     """The first report of a stream of v1alpha1.DRAResourceHealth comes after 7 s."""
 
