@@ -3,10 +3,11 @@
 import math
 from collections.abc import Iterable, Iterator
 
-from drahealth.proto.events import CdiSpecsRead, ClaimAllocated, FaultCleared, FaultInjected
+from drahealth.proto.events import CdiSpecsRead, ClaimAllocated, FaultCleared
 from drahealth.suites.driver_checks.cdi_specs import defined_in, files_text
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
+from drahealth.suites.driver_checks.fault_space_checks import PLAN
 from drahealth.suites.driver_checks.observed import (
     Answered,
     ClaimCall,
@@ -23,10 +24,8 @@ from drahealth.suites.driver_checks.observed import (
     steps,
     text,
 )
-from drahealth.suites.driver_checks.observed_health import absence, lacks_health
+from drahealth.suites.driver_checks.observed_health import absence, acted_on, fault_steps, lacks_health
 from drahealth.suites.driver_checks.verdicts import Finding, failed, not_applicable, not_tested, passed, static
-
-_PLAN = "fault-plan"
 
 # Checks of the answers to NodePrepareResources: a result for each claim, with the devices of its allocation.
 
@@ -378,20 +377,21 @@ def restarted_driver_unprepares_its_claims(evidence: Evidence) -> Finding:
     "claims",
     fix="Prepare each device that a ResourceSlice lists. If the driver cannot prepare the claim that drahealth "
     "creates, pass another claim to drahealth with `--claim FILE`.",
-    reads=("slices", _PLAN),
+    reads=("slices", PLAN),
 )
 def published_device_can_be_prepared(evidence: Evidence) -> Finding:
     """The first NodePrepareResources of a claim succeeds while no other claim holds its devices.
 
     Also after the last fault of the plan, for each device that is reported as healthy.
     """
-    claims = allocations(evidence, "claims") | allocations(evidence, _PLAN)
+    claims = allocations(evidence, "claims") | allocations(evidence, PLAN)
     driver, slices = driver_name(evidence), published(evidence)
-    acts = {Device(one.what.pool, one.what.device): one.what for one in _acts(evidence)}
-    broken = {device for device, act in acts.items() if not isinstance(act, FaultCleared) or act.outcome != "done"}
-    last = max((one.number for one in _acts(evidence)), default=math.inf)
+    planned = fault_steps(evidence, PLAN)
+    lasts = {acted_on(one): one.what for one in planned}
+    broken = {device for device, act in lasts.items() if not isinstance(act, FaultCleared) or act.outcome != "done"}
+    last = planned[-1].number if planned else math.inf
     records = []
-    for step in (*steps(evidence, "claims"), *(one for one in steps(evidence, _PLAN) if one.number > last)):
+    for step in (*steps(evidence, "claims"), *(one for one in steps(evidence, PLAN) if one.number > last)):
         if step.call.kind == "unprepare" or step.uid not in claims or step.held is not None:
             continue
         wanted = frozenset(allocated(claims[step.uid].what, driver))
@@ -404,13 +404,6 @@ def published_device_can_be_prepared(evidence: Evidence) -> Finding:
             return failed(expected, step.problem, claims[step.uid].number, step.number)
         records += [] if step.problem else [step.number]
     return passed("claims were prepared", *records) if records else not_tested("no claim was prepared")
-
-
-def _acts(evidence: Evidence) -> list[Observation[FaultInjected] | Observation[FaultCleared]]:
-    """What the plan of faults did to devices, in order."""
-    found: list[Observation[FaultInjected] | Observation[FaultCleared]]
-    found = [*evidence.of(FaultInjected, _PLAN), *evidence.of(FaultCleared, _PLAN)]
-    return sorted(found, key=lambda one: one.number)
 
 
 @check(

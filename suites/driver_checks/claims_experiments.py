@@ -94,6 +94,14 @@ class Allocator:
         self._lab.record(ClaimAllocated(ref.uid, ref.name, ref.namespace, tuple(results)))
         return ref
 
+    async def each(self, shapes: Sequence[Shape], letter: str) -> AsyncGenerator[ClaimRef, None]:
+        """A claim of each shape, one after another, until `EACH_SECONDS` have passed."""
+        end = self._lab.subject.clock.now() + EACH_SECONDS
+        for number, shape in enumerate(shapes):
+            if self._lab.subject.clock.now() >= end:
+                return
+            yield await self.claim(shape, f"{letter}-{number}")
+
     async def delete_all(self) -> None:
         """Deletes all claims."""
         for ref in self._made:
@@ -375,16 +383,12 @@ async def _several_claims(lab: Lab, made: Allocator, calls: Calls, a: ClaimRef) 
         await calls.prepare(a, b)
         lab.record(CdiSpecsRead(read_specs(*lab.subject.places.cdi_dirs)))
         await calls.unprepare(a, b)
-    await _each_device(lab, made, calls)
+    await _each_device(made, calls)
 
 
-async def _each_device(lab: Lab, made: Allocator, calls: Calls) -> None:
+async def _each_device(made: Allocator, calls: Calls) -> None:
     """A claim for each other device, alone: it is prepared once, and unprepared twice."""
-    end = lab.subject.clock.now() + EACH_SECONDS
-    for number, shape in enumerate(made.others):
-        if lab.subject.clock.now() >= end:
-            return
-        claim = await made.claim(shape, f"device-{number}")
+    async for claim in made.each(made.others, "device"):
         await calls.prepare(claim)
         await calls.unprepare(claim)
         await calls.unprepare(claim)
@@ -445,16 +449,12 @@ async def driver_restart(lab: Lab) -> None:
     plugin = await plugin_of_process(lab)
     async with allocator(lab, plugin) as made:
         prepared: list[ClaimRef] = []
-        end = lab.subject.clock.now() + EACH_SECONDS
         try:
             async with claim_calls(lab, plugin) as calls:
-                for number, shape in enumerate((*made.shapes, *made.others)):
-                    if prepared and lab.subject.clock.now() >= end:
-                        break
-                    claim = await made.claim(shape, f"restart-{number}")
+                async for claim in made.each((*made.shapes, *made.others), "restart"):
                     if not (await calls.prepare(claim)).problem_of(claim):
                         prepared.append(claim)
-                    elif number == 0:
+                    elif not prepared:
                         return  # the record shows why
             async with claim_calls(lab, await restarted(lab)) as calls:
                 for claim in prepared:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
-from drahealth.fakes.waiting import cancel_and_wait, poll
+from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.manager.profile import KEP
 from drahealth.manager.stream import advertised_health_api
 from drahealth.proto.events import FaultGap, FaultStage
@@ -42,9 +42,8 @@ from drahealth.suites.driver_checks.faults_steps import Bench, FaultStreams, ben
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.observed_health import APART, FIRST_REPORT_WAIT
-from drahealth.suites.driver_checks.profile.faults import MARGIN
 from drahealth.suites.driver_checks.registration_experiments import register_again, restarted
-from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, subscribed
+from drahealth.suites.driver_checks.scripted_kubelet import subscribed
 
 HELD = 15.0
 """Seconds at most for which the faults of one stage last, so that each device is reported again without a change."""
@@ -90,12 +89,7 @@ async def _targets(bench: Bench, published: Sequence[Published]) -> tuple[list[T
     def broken() -> list[Device]:
         return [one for one in mine if not bench.streams.all_show(one, expected(Health.HEALTHY))]
 
-    await poll(
-        lambda: not broken(),
-        PAUSE,
-        max(one.settle for one in bench.lab.subject.faults) + MARGIN,
-        bench.lab.subject.clock,
-    )
+    await bench.settles(lambda: not broken())
     return [Target(one, models.get(one, "")) for one in mine if one not in broken()], broken()
 
 

@@ -21,6 +21,7 @@ from drahealth.suites.driver_checks.observed_health import (
     began,
     deadline,
     failed_adapter,
+    fault_steps_by_device,
     streams,
 )
 from drahealth.suites.driver_checks.profile.faults import MARGIN
@@ -118,15 +119,12 @@ def phases(evidence: Evidence, *experiments: str) -> list[Phase]:
     """All actions on devices in these experiments."""
     found = []
     for name in experiments:
-        steps: list[Step] = [*evidence.of(FaultInjected, name), *evidence.of(FaultCleared, name)]
-        if not steps:
+        by_device = fault_steps_by_device(evidence, name)
+        if not by_device:
             continue
         mine = tuple(Watched(one, arrivals(one)) for one in streams(evidence, name) if not one.api.prepared_only)
         starts = [one.at for one in evidence.of(ProcessStarted, name)]
         over = recorded_until(evidence, name)
-        by_device: dict[Device, list[Step]] = {}
-        for step in sorted(steps, key=lambda one: one.number):
-            by_device.setdefault(Device(step.what.pool, step.what.device), []).append(step)
         for device, each in by_device.items():
             before = None
             for step, later in itertools.zip_longest(each, each[1:]):

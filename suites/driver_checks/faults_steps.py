@@ -214,6 +214,11 @@ class Bench:
         await self.close()
         await self._kept.aclose()
 
+    async def settles(self, done: Callable[[], bool]) -> None:
+        """Waits until it is done, or for the longest settle time: a driver that starts may not know the health."""
+        limit = max(one.settle for one in self.lab.subject.faults) + MARGIN
+        await poll(done, PAUSE, limit, self.lab.subject.clock)
+
     async def healthy_device(self, fault: Fault) -> Device:
         """The device to break, once it is healthy. Raises Incomplete if there is none."""
         device = await self._device(fault)

@@ -396,6 +396,25 @@ def shows_heal(reported: DeviceHealth) -> bool:
     return reported.health is Health.HEALTHY
 
 
+def fault_steps(evidence: Evidence, *experiments: str) -> list[Step]:
+    """What the fault adapters did in these experiments, in order; without experiments, in all of them."""
+    found: list[Step] = [*evidence.of(FaultInjected, *experiments), *evidence.of(FaultCleared, *experiments)]
+    return sorted(found, key=lambda one: one.number)
+
+
+def acted_on(step: Step) -> Device:
+    """The device that a step breaks or heals."""
+    return Device(step.what.pool, step.what.device)
+
+
+def fault_steps_by_device(evidence: Evidence, experiment: str) -> dict[Device, list[Step]]:
+    """The same for each device."""
+    found: dict[Device, list[Step]] = {}
+    for step in fault_steps(evidence, experiment):
+        found.setdefault(acted_on(step), []).append(step)
+    return found
+
+
 def failed_adapter(step: Step, about: str) -> Finding | None:
     """What the driver profile declares for a step whose adapter failed; None for a step that is done."""
     if step.what.outcome == "done":

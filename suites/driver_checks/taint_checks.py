@@ -33,10 +33,12 @@ from drahealth.suites.driver_checks.observed_health import (
     RECORDED,
     Episode,
     Step,
+    acted_on,
     began,
     deadline,
     episodes,
     failed_adapter,
+    fault_steps,
 )
 from drahealth.suites.driver_checks.profile.faults import MARGIN
 from drahealth.suites.driver_checks.verdicts import Finding, failed, not_applicable, not_tested, passed, worst
@@ -454,7 +456,7 @@ def taint_keeps_its_time(evidence: Evidence) -> Finding:
     seen = list[int]()
     for name in ("slices", *_FAULTS):
         starts = [one.at for one in evidence.of(ProcessStarted, name)]
-        heals = [(_device(one), one.at) for one in evidence.of(FaultCleared, name)]
+        heals = [(acted_on(one), one.at) for one in evidence.of(FaultCleared, name)]
         for before, after in pairwise(_states(evidence, name)):
             if any(before.at < start <= after.at for start in starts):
                 continue
@@ -489,7 +491,7 @@ def fault_leaves_other_taints_alone(evidence: Evidence) -> Finding:
     """From a break to its end no device changes its taints that no fault adapter acts on at that time."""
     tainted = list[int]()
     for name in _FAULTS:
-        acts = _acts(evidence, name)
+        acts = fault_steps(evidence, name)
         for before, after in pairwise(_states(evidence, name)):
             cause = next((act for act in reversed(acts) if began(act) <= after.at), None)
             if cause is None:
@@ -498,21 +500,11 @@ def fault_leaves_other_taints_alone(evidence: Evidence) -> Finding:
             for device in before.devices.keys() & after.devices.keys():
                 old, new = before.devices[device].keys(), after.devices[device].keys()
                 if old != new and not _may_change(acts, device, after.at, only_less=new < old):
-                    seen = f"{device} {after.shown(device)}, after `{cause.what.action}` for {_device(cause)}"
+                    seen = f"{device} {after.shown(device)}, after `{cause.what.action}` for {acted_on(cause)}"
                     return failed(f"{device} {before.shown(device)}", seen, cause.number, after.number)
     if not tainted:
         return _without_taints(evidence, *_FAULTS)
     return passed("only devices that were broken or healed changed their taints", *dict.fromkeys(tainted[:10]))
-
-
-def _acts(evidence: Evidence, experiment: str) -> list[Step]:
-    """What the fault adapters did, in order."""
-    found: list[Step] = [*evidence.of(FaultInjected, experiment), *evidence.of(FaultCleared, experiment)]
-    return sorted(found, key=lambda one: one.at)
-
-
-def _device(step: Step) -> Device:
-    return Device(step.what.pool, step.what.device)
 
 
 def _may_change(acts: list[Step], device: Device, time: float, *, only_less: bool) -> bool:
@@ -520,7 +512,7 @@ def _may_change(acts: list[Step], device: Device, time: float, *, only_less: boo
 
     TAINT-06 judges taints that are removed late.
     """
-    mine = [one for one in acts if _device(one) == device and began(one) <= time]
+    mine = [one for one in acts if acted_on(one) == device and began(one) <= time]
     return bool(mine) and (only_less or isinstance(mine[-1].what, FaultInjected) or time <= deadline(mine[-1]))
 
 
@@ -581,7 +573,7 @@ class _Write:
 def _writes(evidence: Evidence, experiment: str) -> Iterator[_Write]:
     """The writes after the first fault, but not those of a driver that a fault adapter starts again."""
     driver = driver_name(evidence)
-    start = min((began(one) for one in _acts(evidence, experiment)), default=float("inf"))
+    start = min((began(one) for one in fault_steps(evidence, experiment)), default=float("inf"))
     starts = [one.at for one in evidence.of(ProcessStarted, experiment) if one.at >= start]
     lists = list(evidence.of(SlicesListed, experiment))[:1]
     last = {slice_name(each): each for one in lists for each in one.what.slices}

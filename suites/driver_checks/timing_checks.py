@@ -27,11 +27,12 @@ from drahealth.suites.driver_checks.observed import (
 from drahealth.suites.driver_checks.observed_health import (
     OWN_DELAY,
     WATCHED,
-    Step,
     Stream,
     Times,
+    acted_on,
     arrivals,
     began,
+    fault_steps,
     listed,
     timeout_of,
 )
@@ -79,11 +80,11 @@ def timestamps_are_plausible(evidence: Evidence, found: list[Stream]) -> Finding
 
 def _before_the_fault(evidence: Evidence, found: list[Stream], started: float) -> Finding | None:
     """A failure if a report shows the effect of an action on a device, with a time before the action."""
-    steps: list[Step] = [*evidence.of(FaultInjected), *evidence.of(FaultCleared)]
+    steps = fault_steps(evidence)
     for stream in everywhere(evidence, found, "HEALTH-05"):
         times_of = arrivals(stream)
         for step in steps:
-            device = Device(step.what.pool, step.what.device)
+            device = acted_on(step)
             if step.experiment != stream.experiment or step.what.outcome != "done" or device not in times_of:
                 continue
             before = [one for one in times_of[device] if one[0] < began(step)][-1:]

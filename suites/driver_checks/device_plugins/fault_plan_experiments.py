@@ -45,6 +45,7 @@ from drahealth.suites.driver_checks.fault_plan import (
 from drahealth.suites.driver_checks.faults_steps import Bench
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device, named
+from drahealth.suites.driver_checks.observed_health import APART
 from drahealth.suites.driver_checks.profile.faults import MARGIN, Fault
 from drahealth.suites.driver_checks.registration_experiments import SOCKET_LIMIT, started, terminated
 from drahealth.suites.driver_checks.scripted_kubelet import PAUSE, Plugin
@@ -53,8 +54,6 @@ HELD = 5.0
 """Seconds at most for which the plugin is watched after an action that must not change the health of its device."""
 _AFTER = 40.0
 """Seconds of a run after the last stage: to clear all faults, and for the faults that the plan leaves out."""
-_BETWEEN = 0.1
-"""Seconds from the last list before a stage to its actions: a list right before an action can be an effect of it."""
 _ALLOCATE_PAUSE = 0.2
 """Seconds between two calls of Allocate."""
 
@@ -204,7 +203,7 @@ async def plugin_fault_plan(lab: Lab) -> None:
     bench = PluginBench(lab, kubelet, await registered_plugins(lab, kubelet, SOCKET_LIMIT))
     try:
         await bench.open()
-        await _healthy(bench)
+        await bench.settles(lambda: bench.healthy == bench.devices)
         targets, gaps = _targets(bench)
         few = {} if len(bench.healthy) > 1 else {OTHER: "the plugin lists fewer than two healthy devices"}
         made = plan(lab.subject.faults, targets, lab.run.level, few, space=PLUGINS)
@@ -216,12 +215,6 @@ async def plugin_fault_plan(lab: Lab) -> None:
     finally:
         await bench.close()
     lab.subject.check_running()
-
-
-async def _healthy(bench: PluginBench) -> None:
-    """Waits until all devices are Healthy, or for the settle time: a plugin that starts may not know the health."""
-    limit = max(one.settle for one in bench.lab.subject.faults) + MARGIN
-    await poll(lambda: bench.healthy == bench.devices, PAUSE, limit, bench.lab.subject.clock)
 
 
 def _targets(bench: PluginBench) -> tuple[list[Target], list[Gap]]:
@@ -303,7 +296,7 @@ class _Player:
         if not acts:
             return True
         self._played.add(stage.moment)
-        await clock.sleep(_BETWEEN)
+        await clock.sleep(APART)
         steady = [one.fault.settle for one in acts if bench.health(one.device) is _wanted(one)]
         reopens = stage.moment in (START, AGAIN, NO_KUBELET)
         names, changes = tuple(str(one.device) for one in acts), tuple(one.change for one in acts)

@@ -12,7 +12,15 @@ from drahealth.suites.driver_checks.device_plugins.observed import ListStreamSee
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.fault_space_checks import recorded_until
 from drahealth.suites.driver_checks.observed import Device, named
-from drahealth.suites.driver_checks.observed_health import IN_FLIGHT, RECORDED, Step, began, deadline, failed_adapter
+from drahealth.suites.driver_checks.observed_health import (
+    IN_FLIGHT,
+    RECORDED,
+    Step,
+    began,
+    deadline,
+    failed_adapter,
+    fault_steps_by_device,
+)
 from drahealth.suites.driver_checks.profile.faults import MARGIN
 from drahealth.suites.driver_checks.verdicts import (
     Finding,
@@ -128,15 +136,11 @@ def health_in(listed: _Listed, device: Device) -> Health | None:
 
 def _phases(evidence: Evidence) -> list[_Phase]:
     """All actions on devices, in order for each device."""
-    steps: list[Step] = [*evidence.of(FaultInjected, PLAN), *evidence.of(FaultCleared, PLAN)]
     streams = list_streams(evidence, PLAN)
     starts = [one.at for one in evidence.of(ProcessStarted, PLAN)]
     last = max((one.at for one in evidence.records if one.experiment == PLAN), default=0.0)
-    by_device: dict[Device, list[Step]] = {}
-    for step in sorted(steps, key=lambda one: one.number):
-        by_device.setdefault(Device(step.what.pool, step.what.device), []).append(step)
     found = []
-    for device, each in by_device.items():
+    for device, each in fault_steps_by_device(evidence, PLAN).items():
         mine = tuple(one for one in streams if one.opened.what.driver == device.pool)
         before = None
         for step, later in itertools.zip_longest(each, each[1:]):
