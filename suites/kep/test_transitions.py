@@ -125,19 +125,20 @@ async def _change(devices: Fleet, when: str) -> None:
 
 async def _report_alone(devices: Fleet, when: str) -> None:
     """Each device is once alone in a report, and the others keep their health."""
+    message = f"alone in a report, {when}"
     beats = [(await driver.control.state()).heartbeat for driver in devices.drivers]
     for driver in devices.drivers:
         await driver.control.set_heartbeat(0)  # a complete report has the health from before
     for place in range(3):
         for driver in devices.drivers:
             alone = driver.gpus[place]
-            devices.shown[alone] = (_U, f"alone in a report, {when}")
+            devices.shown[alone] = (_U, message)
             await driver.control.report([alone.reading(*devices.shown[alone], LASTING)])
             await devices.show([alone])
     await devices.syncs(f"after reports of one device, {when}")
     devices.still_shows()
-    await devices.become({gpu: devices.shown[gpu] for gpu in devices.gpus})  # also in complete reports
     for driver, beat in zip(devices.drivers, beats, strict=True):
+        await devices.become_alike(driver, _U, message)  # in one complete report: no device changes
         await driver.control.set_heartbeat(beat)
 
 
