@@ -345,6 +345,9 @@ async def _come_and_go(devices: Fleet, when: str) -> None:
         await node.kubelet_catches_up()
         with node.judging("UPDATE-04", "the instance before it is watched"):
             await _become(devices, watched, f"of an instance that is the newest again, {when}")
+    # With B-02 the end of another instance clears the devices. A busy kubelet sees it late, and the next sync shows it.
+    await devices.syncs(f"the other instances have stopped, {when}")
+    await _become(devices, {driver: driver for driver in devices.drivers}, f"of the last instance, {when}")
     for driver in devices.drivers:
         before: dict[AnyGpu, Shown] = {gpu: devices.shown[gpu] for gpu in driver.gpus}
         await driver.unregisters()
