@@ -4,8 +4,9 @@
 
 The drivers are made from a fault model (ci/mutants/driver_space/model.py). Each one runs as a real process in a run
 of `certify`, and N runs are side by side: they mostly wait. A driver is caught if a requirement has the verdict FAIL.
-The evidence of each run is kept, and judged again as long as the experiments and the model stay the same. So a run that
-was interrupted continues. --write writes the results to
+With level full, a driver has a run of level core first, and a run of level full only if core does not catch it: full
+has all experiments of core. The evidence of each run is kept, and judged again as long as the experiments and the model
+stay the same. So a run that was interrupted continues. --write writes the results to
 ci/mutants/generated-drivers.json. Exits 1 if fewer than 95 % are caught, and 3 if a driver cannot be judged.
 --right certifies drivers that are unusual, but right, and exits 1 if one of them has a violation.
 """
@@ -23,13 +24,13 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
 from drahealth.proto.events import ProcessExited
-from drahealth.suites.commands.certify_run import DEADLINES
+from drahealth.suites.commands.certify_run import DEADLINES, CertifiedLevel
 from drahealth.suites.commands.ending import run_terminable
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.driver_run import DriverRun
@@ -54,6 +55,9 @@ WANTED = 0.95
 GRACE = 60.0
 """Seconds that a run has after its deadline."""
 
+LEVELS: dict[str, tuple[CertifiedLevel, ...]] = {"core": ("core",), "full": ("core", "full")}
+"""The levels of the runs of a wrong driver, one after the other until it is caught."""
+
 Outcome = Literal["caught", "noted", "incomplete", "survived", "error"]
 OUTCOMES: dict[Outcome, str] = {
     "caught": "violates a MUST",
@@ -74,6 +78,8 @@ class Result:
     seen: str = ""
     """The first finding."""
     seconds: float = 0.0
+    level: str = ""
+    """That of the run."""
 
 
 def result_of(summary: Summary, seconds: float) -> Result:
@@ -129,7 +135,7 @@ def right_trials() -> list[Trial]:
     ]
 
 
-def certified(trial: Trial, level: Literal["core", "full"], *, real_kubelet: bool, kept: Path | None = None) -> Result:
+def certified(trial: Trial, level: CertifiedLevel, *, real_kubelet: bool, kept: Path | None = None) -> Result:
     """Certifies a driver in this process, or judges the evidence of it that was kept."""
     began = time.monotonic()
     if kept and kept.exists():
@@ -213,15 +219,21 @@ def _digest() -> str:
 async def _all(trials: Sequence[Trial], options: argparse.Namespace, kept: Path) -> dict[str, Result]:
     found: dict[str, Result] = {}
     slots = asyncio.Semaphore(options.number)
-    words = ["--level", options.level, *(["--real-kubelet"] if options.real_kubelet else [])]
-    limit = DEADLINES[options.level] + GRACE
+    levels = LEVELS[options.level][-1 if options.right else 0 :]
+    words = ["--real-kubelet"] if options.real_kubelet else []
 
     async def one(trial: Trial) -> None:
-        path = kept / f"{trial.name.replace('/', '-')}.jsonl.gz"
-        async with slots:
-            result = await _in_a_process(trial, [*words, "--kept", str(path)], limit)
-        found[trial.name] = result
-        _print(f"{result.outcome:10} {result.seconds:4.0f} s  {trial.name}  {', '.join(result.requirements[:6])}")
+        for level in levels:
+            path = kept / level / f"{trial.name.replace('/', '-')}.jsonl.gz"
+            path.parent.mkdir(exist_ok=True)
+            async with slots:
+                arguments = [*words, "--level", level, "--kept", str(path)]
+                result = await _in_a_process(trial, arguments, DEADLINES[level] + GRACE)
+            found[trial.name] = replace(result, level=level)
+            if result.outcome == "caught":
+                break
+        violated = ", ".join(result.requirements[:6])
+        _print(f"{result.outcome:10} {level:4} {result.seconds:4.0f} s  {trial.name}  {violated}")
         if (result.outcome == "survived") is not options.right:
             _print(f"{'':18}{trial.sentence}\n{'':18}{result.seen[:300]}")
 
@@ -244,6 +256,7 @@ def document(options: argparse.Namespace, trials: Sequence[Trial], results: dict
         "seed": options.seed,
         "level": options.level,
         "outcomes": {name: sum(one.outcome == name for one in results.values()) for name in OUTCOMES},
+        "caught at core": sum(one.outcome == "caught" and one.level == "core" for one in results.values()),
         "caught by": dict(Counter(id_ for one in violating for id_ in one.requirements).most_common()),
         "survivors": {
             one.name: {"fault": one.sentence, **_why(results[one.name])}
@@ -289,7 +302,7 @@ def main() -> int:
             _print(f"{one.name}\n    {one.sentence}")
         return 0
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "drahealth" / "generated-drivers"
-    kept = options.kept or cache / f"{options.level}{'-kubelet' if options.real_kubelet else ''}-{_digest()}"
+    kept = options.kept or cache / f"{_digest()}{'-kubelet' if options.real_kubelet else ''}"
     kept.mkdir(parents=True, exist_ok=True)
     results = run_terminable(_all(trials, options, kept))
     numbers = Counter(one.outcome for one in results.values())
