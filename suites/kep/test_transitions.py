@@ -21,6 +21,8 @@ SPANS = (8, 16, 22), (4.2, 9.5, 17.0, 23.0)
 """Timeouts and looks, in seconds after a report. Before the first look no timeout has passed, before the second look
 the first one, and so on. Each half or twice of a timeout has another look before or after it than the timeout.
 """
+FIRST_TIMEOUT = 60
+"""Seconds. Long enough for a real kubelet to start all Pods."""
 SPANS_OF_A_RESTART = (14, 21, 26), (2.0, 15.0, 22.0, 27.0)
 """The same if the kubelet restarts before the first look, which can take several seconds."""
 
@@ -62,9 +64,10 @@ async def test_the_end_of_each_of_several_streams_clears_its_devices(node: Node)
 
 @scenario("TIMEOUT-01", "TIMEOUT-02", "TIMEOUT-03", "TIMEOUT-04")
 async def test_each_of_several_devices_expires_and_returns(node: Node) -> None:
-    devices = await fleet(node)
+    devices = await fleet(node, timeout=FIRST_TIMEOUT)
+    await _expire_first(devices)
     await _expire(devices, 0, returns=True)
-    await _expire(devices, 1, renews=True)
+    await _expire(devices, 1, renews=True, returns=True, alone=True)
     await _expire(devices, 2, lacks_one=True)
 
 
@@ -72,7 +75,7 @@ async def test_each_of_several_devices_expires_and_returns(node: Node) -> None:
 async def test_after_disturbances_each_of_several_devices_still_expires(node: Node) -> None:
     devices = await fleet(node)
     await _disturb(devices)
-    await _expire(devices, 0, restarts=True, returns=True)
+    await _expire(devices, 0, restarts=True, returns=True, alone=True)
     await _expire(devices, 1, lacks_one=True)
     await _expire(devices, 2, renews=True, returns=True)
 
@@ -220,7 +223,8 @@ async def _end_streams(devices: Fleet, number: int) -> None:
         for health in (_U, _H):
             with node.judging("STREAM-05", "each report on the new stream counts"):
                 await devices.become_alike(driver, health, f"{health} on the stream after {code}")
-    await _disconnect(devices, {plugin: plugin.list_ends for plugin in devices.plugins})
+    order = devices.plugins if number % 2 else devices.plugins[::-1]
+    await _disconnect(devices, {plugin: plugin.list_ends for plugin in order})
 
 
 async def _disconnect(devices: Fleet, ends: Mapping[DevicePlugin, Callable[[], Awaitable[None]]]) -> None:
@@ -244,6 +248,23 @@ async def _register_again(devices: Fleet, before: Mapping[AnyGpu, Shown]) -> Non
     await devices.show(devices.listed)
 
 
+async def _expire_first(devices: Fleet) -> None:
+    """The first report of each device of a driver is the only one until its timeout has passed."""
+    node, received = devices.node, devices.now()
+    for after, health in ((devices.started + FIRST_TIMEOUT - 5, None), (received + FIRST_TIMEOUT + 0.5, _K)):
+        await node.advance_time(max(after - devices.now(), 0))
+        await devices.syncs("around the timeout of the first reports")
+        if health:
+            devices.shown |= dict.fromkeys(devices.gpus, (_K, ""))
+            with node.judging("TIMEOUT-01", "it shows as Unknown"):
+                if node.profile.timeouts:
+                    await devices.reach(devices.gpus)
+                devices.still_shows(devices.gpus)
+        elif devices.now() < devices.started + FIRST_TIMEOUT:  # a busy machine can be late
+            with node.judging("TIMEOUT-02", "within its timeout each device keeps its health"):
+                devices.still_shows(devices.gpus)
+
+
 async def _expire(
     devices: Fleet,
     number: int,
@@ -251,12 +272,14 @@ async def _expire(
     restarts: bool = False,
     renews: bool = False,
     returns: bool = False,
+    alone: bool = False,
     lacks_one: bool = False,
 ) -> None:
-    """Each device has one report with a timeout of its own, and shows Unknown after it.
+    """Each device has one report with a timeout of its own, and shows Unknown after it. The timeout before it is
+    longer, and in odd rounds shorter.
 
     Options: the kubelet restarts in between. Each report is sent a second time. The same report comes again after the
-    timeout, alone if the kubelet restarts. The longest timeout is left out.
+    timeout, for each device alone. The longest timeout is left out.
     """
     node, when = devices.node, f"in round {number}"
     timeouts, looks = SPANS_OF_A_RESTART if restarts else SPANS
@@ -267,14 +290,18 @@ async def _expire(
     }
     default = [gpu for gpu in devices.gpus if lacks_one and spans[gpu] == timeouts[-1]]
 
-    async def report() -> None:
+    async def report(timeout: int = 0) -> None:
         for driver in devices.drivers:
-            readings = [gpu.reading(*states[gpu], spans[gpu]) for gpu in driver.gpus]
+            readings = [gpu.reading(*states[gpu], timeout or spans[gpu]) for gpu in driver.gpus]
             listed = zip(driver.gpus, readings, strict=True)
-            await driver.control.report([replace(one, timeout=0) if gpu in default else one for gpu, one in listed])
+            await driver.control.report(
+                [replace(one, timeout=0) if gpu in default and not timeout else one for gpu, one in listed]
+            )
 
     for driver in devices.drivers:
         await driver.is_silenced()
+    if number % 2:
+        await report(timeouts[0] // 2)
     began = devices.now()
     await report()
     devices.shown |= states
@@ -315,7 +342,7 @@ async def _expire(
     if returns:
         devices.shown |= states
         with node.judging("TIMEOUT-04", "the pod shows the recovery"):
-            groups = [[gpu] for gpu in devices.gpus] if restarts else [driver.gpus for driver in devices.drivers]
+            groups = [[gpu] for gpu in devices.gpus] if alone else [driver.gpus for driver in devices.drivers]
             for group in groups:
                 await group[0].driver.control.report([gpu.reading(*states[gpu], spans[gpu]) for gpu in group])
                 await devices.reach(group)

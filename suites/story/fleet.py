@@ -35,6 +35,8 @@ class Fleet:
     pods: Sequence[Pod]
     entries: dict[tuple[Pod, str], dict[str, Sequence[AnyGpu]]]
     """By Pod and container: the devices in each entry."""
+    started: float
+    """Before the first reports, on the clock of `now`."""
     shown: dict[AnyGpu, Shown] = field(default_factory=dict)
     """What the status of each Pod with the device must show."""
     _parts: dict[AnyGpu, list[PodPart]] = field(default_factory=dict)
@@ -109,7 +111,7 @@ class Fleet:
 
     def now(self) -> float:
         """Seconds on the clock of the node, from any start."""
-        return time.monotonic() + sum(passed.seconds for passed in self.node.history.of(TimePassed))
+        return _now(self.node)
 
     def keeps_its_order(self) -> None:
         """Check that the entries of each container, and the devices of each entry, never changed their order."""
@@ -148,30 +150,40 @@ def _orders(
     return {tuple(entry.name for entry in found) for found in shown}, devices
 
 
+def _now(node: Node) -> float:
+    return time.monotonic() + sum(passed.seconds for passed in node.history.of(TimePassed))
+
+
 def _other(health: Health) -> Health:
     return Health.HEALTHY if health is Health.UNHEALTHY else Health.UNHEALTHY
 
 
-async def fleet(node: Node, registration: str = "kubelet.sock") -> Fleet:
+async def fleet(node: Node, registration: str = "kubelet.sock", timeout: int = LASTING) -> Fleet:
     """Each Pod shows its devices: those of a driver are Unhealthy, Healthy and Unknown, each with a message.
 
-    `registration` is that of the device plugins. Drivers send no heartbeats, so that a lost report is not repeated.
+    `registration` is that of the device plugins, `timeout` that of the first reports. Drivers send no heartbeats, so
+    that a lost report is not repeated.
     """
     # In Kubernetes 1.34 each timeout is 30 s.
     rate = {"timeout": LASTING, "heartbeat": 0.0 if node.profile.timeouts else 10.0}
     one, two, fence = [await node.new_driver(count, **rate) for count in (3, 3, 4)]
     for driver in (one, two):
         for gpu, health in zip(driver.gpus, _FIRST, strict=True):
-            await gpu.becomes(health, f"{gpu} of {driver} at its start")
+            await gpu.becomes(health, f"{gpu} of {driver} at its start", timeout)
+    started = _now(node)
     for driver in (one, two, fence):
         await driver.starts()
     first = await node.device_plugin(3, registration=registration)
     second = await node.device_plugin(["gpu-3", "gpu-4", "gpu-5"], registration=registration)
-    pair, single = (await node.claim(one, gpu=2))["gpu"], (await node.claim(two))["gpu"]
-    other_single, other_pair = (await node.claim(one))["gpu"], (await node.claim(two, gpu=2))["gpu"]
+    pair, other_pair = (await node.claim(one, gpu=2))["gpu"], (await node.claim(two, gpu=2))["gpu"]
+    if node.profile.requests == "filtered":
+        joint = await node.joint_claim(one=one, two=two)
+        single, other_single = joint["two"], joint["one"]
+    else:
+        single, other_single = (await node.claim(two))["gpu"], (await node.claim(one))["gpu"]
     fences = [(await node.claim(fence))["gpu"] for _ in range(3)]
     containers: list[dict[str, list[Use | ResourceRequest]]] = [
-        {"left": [fences[0], pair, first.request(2)], "right": [single, second.request()]},
+        {"left": [pair, fences[0], first.request(2)], "right": [single, second.request()]},
         {"left": [other_single, first.request()], "right": [fences[1], other_pair, second.request(2)]},
     ]
     if node.profile.claims_shown != "listed":  # a pod that shares the claim of another one shows it
@@ -181,7 +193,7 @@ async def fleet(node: Node, registration: str = "kubelet.sock") -> Fleet:
     for pod, users in zip(pods, containers, strict=True):
         for name, uses in users.items():
             entries[pod, name] = {use.entry: await _devices(pod, use) for use in uses}
-    found = Fleet(node, (one, two), (first, second), fence, pods, entries)
+    found = Fleet(node, (one, two), (first, second), fence, pods, entries, started)
     for gpu, health in zip(found.gpus, (*_FIRST, *_FIRST), strict=True):
         found.shown[gpu] = (health, f"{gpu} of {gpu.driver} at its start")
     found.shown |= dict.fromkeys((*found.listed, *fence.gpus), (Health.HEALTHY, ""))
@@ -193,4 +205,4 @@ async def fleet(node: Node, registration: str = "kubelet.sock") -> Fleet:
 async def _devices(pod: Pod, use: Use | ResourceRequest) -> Sequence[AnyGpu]:
     if isinstance(use, ResourceRequest):
         return await pod.devices_of(use.plugin)
-    return await pod.node.allocated(use.claim)
+    return await pod.node.allocated(use.claim, use.request)

@@ -355,12 +355,12 @@ class Node(Disruptions):
         name = f"claim-{self._names}"
         return await self.claims.make(name, {request: (driver, 1)}, alternatives={request: alternatives})
 
-    async def allocated(self, claim: Claim) -> list[Gpu]:
-        """The devices that the scheduler allocated to the claim."""
+    async def allocated(self, claim: Claim, request: str | None = None) -> list[Gpu]:
+        """The devices that the scheduler allocated to the claim, or to one request of it."""
         found = await self.claims.object(claim)
         results = found.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
         drivers = {driver.name: driver for driver in claim.drivers}
-        return [Gpu(drivers[result["driver"]], result["device"]) for result in results]
+        return [Gpu(drivers[one["driver"]], one["device"]) for one in results if request in (None, one["request"])]
 
     async def pod(
         self,

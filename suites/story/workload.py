@@ -202,8 +202,8 @@ class PodNode(StoryNode, Protocol):
     @property
     def claims(self) -> Claims: ...
 
-    async def allocated(self, claim: Claim) -> list[Gpu]:
-        """The devices that the scheduler allocated to the claim."""
+    async def allocated(self, claim: Claim, request: str | None = None) -> list[Gpu]:
+        """The devices that the scheduler allocated to the claim, or to one request of it."""
 
 
 EXIT_AT_ONCE = ("sh", "-c", "exit 1")
