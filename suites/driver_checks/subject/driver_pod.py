@@ -363,7 +363,7 @@ class DriverPod:
         if other := other_image(pod, self._declared):
             raise ConfigurationError(
                 f"the driver runs the image {other}, but `artifact` of [driver] has the digest {self._declared.digest}",
-                "correct `artifact`, or the image in the manifest",
+                "correct `artifact`, or write the image into the manifest with the digest of `artifact`",
             )
         self._restarts = {one["name"]: one.get("restartCount", 0) for one in _statuses(pod)}
         self._begin(self._read_log(pod["metadata"]["name"]))
@@ -436,11 +436,17 @@ def _is_ending(pod: Object) -> bool:
 
 
 def other_image(pod: Object, declared: InCluster) -> str:
-    """The image that the driver's container runs, if it has another digest than the declared one; otherwise ""."""
+    """The image that the driver's container runs, if it has another digest than the declared one; otherwise "".
+
+    An image for several platforms has a digest of its index, and one for each platform. Container engines differ in
+    the one that they show. So a manifest that asks for the declared digest is enough: the engine compares it.
+    """
     container = declared.container or pod["spec"]["containers"][0]["name"]
+    asked = next(str(one.get("image", "")) for one in pod["spec"]["containers"] if one["name"] == container)
     image = next((str(one.get("imageID", "")) for one in _statuses(pod) if one["name"] == container), "")
     _, has_digest, digest = image.rpartition("@sha256:")  # without a repository, it is the digest of the configuration
-    return image if has_digest and declared.digest not in ("", digest) else ""
+    is_declared = declared.digest in ("", digest) or asked.endswith(f"@sha256:{declared.digest}")
+    return image if has_digest and not is_declared else ""
 
 
 def _statuses(pod: Object) -> list[Object]:

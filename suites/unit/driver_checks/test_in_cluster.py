@@ -137,21 +137,23 @@ def test_directories_of_the_node_are_below_its_root() -> None:
     assert places.placeholders()["driver_dir"] == "/var/lib/kubelet/plugins/gpu.example.com"
 
 
-DIGEST = "ab" * 32
+DIGEST, OTHER = "ab" * 32, "cd" * 32
 
 
 @pytest.mark.parametrize(
-    ("image", "is_other"),
+    ("asked", "image", "is_other"),
     [
-        (f"example.com/driver@sha256:{DIGEST}", False),
-        (f"example.com/driver@sha256:{'cd' * 32}", True),
-        (f"sha256:{'cd' * 32}", False),
-        ("", False),
+        ("example.com/driver:1", f"example.com/driver@sha256:{DIGEST}", False),
+        ("example.com/driver:1", f"example.com/driver@sha256:{OTHER}", True),
+        (f"example.com/driver@sha256:{OTHER}", f"example.com/driver@sha256:{OTHER}", True),
+        (f"example.com/driver:1@sha256:{DIGEST}", f"example.com/driver@sha256:{OTHER}", False),  # of one platform
+        ("example.com/driver:1", f"sha256:{OTHER}", False),
+        ("example.com/driver:1", "", False),
     ],
 )
-def test_image_that_ran_is_compared_with_the_declared_digest(image: str, is_other: bool) -> None:
+def test_image_that_ran_is_compared_with_the_declared_digest(asked: str, image: str, is_other: bool) -> None:
     statuses = [{"name": "sidecar", "imageID": "other@sha256:00"}, {"name": "driver", "imageID": image}]
-    pod = {"spec": {"containers": [{"name": "driver"}]}, "status": {"containerStatuses": statuses}}
+    pod = {"spec": {"containers": [{"name": "driver", "image": asked}]}, "status": {"containerStatuses": statuses}}
     declared = InCluster({}, ClusterSection(kubeconfig=Path("k"), node=NODE), digest=DIGEST)
     assert bool(other_image(pod, declared)) == is_other
 
