@@ -13,8 +13,8 @@ from drahealth.suites.story.hardware import DevicePlugin, Driver
 from drahealth.suites.story.node import Node
 
 _H, _U, _K = Health.HEALTHY, Health.UNHEALTHY, Health.UNKNOWN
-CHANGES = ((_U, "a"), (_U, "b"), (_K, ""), (_H, "c"), (_K, "d"), (_U, ""), (_H, ""))
-"""Each change of health once, with a message after none, none after a message, and a new message."""
+CHANGES = ((_U, "a"), (_U, "b"), (_K, ""), (_H, "c"), (_H, "d"), (_K, "f"), (_K, "g"), (_U, ""), (_H, ""))
+"""Each change of health once, with a message after none, none after a message, and a new message at each health."""
 MIXED = ((_U, _H, _K, _K, _U, _H), (_H, _K, _U, _H, _K, _U), (_K, _U, _H, _U, _H, _K))
 """Healths of the six devices of the drivers. Each device has each health once, and never that of the next device."""
 SPANS = (8, 16, 22), (4.2, 9.5, 17.0, 23.0)
@@ -84,7 +84,7 @@ async def test_after_disturbances_each_of_several_devices_still_expires(node: No
 async def test_instances_of_each_of_several_drivers_come_and_go(node: Node) -> None:
     devices = await fleet(node)
     await _come_and_go(devices, "first")
-    await _come_and_go(devices, "second")
+    await _come_and_go(devices, "second", newest_last=True)
     await _disturb(devices)
     await _come_and_go(devices, "third")
 
@@ -354,9 +354,12 @@ async def _expire(
         await driver.resumes()
 
 
-async def _come_and_go(devices: Fleet, when: str) -> None:
-    """Each driver has three instances, of which the newest one counts, and deregisters."""
-    node = devices.node
+async def _come_and_go(devices: Fleet, when: str, *, newest_last: bool = False) -> None:
+    """Each driver has three instances, of which the newest one counts, and deregisters.
+
+    Its newer instances stop, the newest one first or last.
+    """
+    node, oldest = devices.node, {driver: driver for driver in devices.drivers}
     middle = {driver: await driver.newer_instance() for driver in devices.drivers}
     newest = {driver: await newer.newer_instance() for driver, newer in middle.items()}
     await _become(devices, newest, f"of the newest instance, {when}")
@@ -366,15 +369,16 @@ async def _come_and_go(devices: Fleet, when: str) -> None:
                 await older.control.set_health("all", _H, f"of an older instance, {when}", LASTING)
             await devices.syncs(f"{driver} {when}, after reports of older instances")
             devices.still_shows(driver.gpus)
-    for stopped, watched in ((newest, middle), (middle, {driver: driver for driver in devices.drivers})):
+    stops = ((middle, newest), (newest, oldest)) if newest_last else ((newest, middle), (middle, oldest))
+    for stopped, watched in stops:
         for driver in devices.drivers:
             await stopped[driver].stops()
         await node.kubelet_catches_up()
         with node.judging("UPDATE-04", "the instance before it is watched"):
-            await _become(devices, watched, f"of an instance that is the newest again, {when}")
+            await _become(devices, watched, f"of the newest instance that is left, {when}")
     # With B-02 the end of another instance clears the devices. A busy kubelet sees it late, and the next sync shows it.
     await devices.syncs(f"the other instances have stopped, {when}")
-    await _become(devices, {driver: driver for driver in devices.drivers}, f"of the last instance, {when}")
+    await _become(devices, oldest, f"of the last instance, {when}")
     for driver in devices.drivers:
         before: dict[AnyGpu, Shown] = {gpu: devices.shown[gpu] for gpu in driver.gpus}
         await driver.unregisters()
