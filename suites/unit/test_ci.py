@@ -91,6 +91,7 @@ def test_the_workflows_run_only_steps() -> None:
         "ci/step",
         "ci/e2e/repeat",
         "ci/mutants/prove-statements",
+        "ci/mutants/check-generated-drivers",
         "ci/mutants/check-wrong-kubelets",
         "ci/docs/generate",
         "ci/release",
