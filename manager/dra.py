@@ -403,10 +403,16 @@ class DraManager:
             self._observe(HealthRestored(driver, tuple(devices)))
 
     def _ended(self, driver: str) -> None:
-        """Sends no notification: the health becomes Unknown at each pod's next sync (design document 3.1)."""
+        """The health becomes Unknown at each Pod's next sync (design document 3.1). The profile decides whether Pods
+        are notified, and so sync at once.
+        """
         self._overfull.discard(driver)
+        lost = frozenset[DeviceId]()
+        if self.profile.stream_end_notifies:
+            lost = frozenset(device for device, _ in self._cache.entries() if device.driver == driver)
         if self._cache.clear(driver):
             self._save(driver, Update(frozenset(), dirty=True))
+        self._notify(lost)
 
     def _save(self, driver: str, update: Update) -> None:
         if update.dirty:

@@ -63,6 +63,10 @@ class Profile:
     unimplemented_ends_watch: bool
     """Unimplemented stops the retries until the plugin registers again (W-26)."""
 
+    stream_end_notifies: bool
+    """The end of a stream notifies the Pods with devices of its driver; otherwise they show Unknown at their next
+    resync, as in the design document (B-03)."""
+
     recovery_notifies: bool
     """A stale device that reports its old health again is a change (H-04)."""
 
@@ -191,6 +195,7 @@ KEP = Profile(
     timeouts=True,
     watches="newest",
     unimplemented_ends_watch=True,
+    stream_end_notifies=False,
     recovery_notifies=True,
     forgets_stale=False,
     names_joined=False,

@@ -55,31 +55,30 @@ class OpenFix:
 
     number: int
     """The pull request; the issue, if there is no pull request yet."""
-    issues: tuple[str, ...]
-    """The ids of the known issues that end with it, at least in part."""
-    columns: Mapping[str, Any]
-    """The columns of a profile that it changes, and their values."""
+    issues: Mapping[str, Mapping[str, Any]]
+    """The ids of the facts that end with it, at least in part. Each has the columns of a profile that change with it,
+    and their values."""
 
 
 OPEN_FIXES = (
-    OpenFix(140842, ("B-02", "B-03"), {"watches": "newest"}),
+    OpenFix(140842, {"B-02": {"watches": "newest"}, "B-03": {"stream_end_notifies": True}}),
     # An expired device is stored as Unknown, so that its old health is a change.
-    OpenFix(140883, ("B-04",), {"recovery_notifies": True}),
-    OpenFix(139942, ("B-26",), {"init_containers": "sidecars"}),
-    OpenFix(142293, ("B-01", "B-36"), {"entries_ordered": True, "plugin_devices_ordered": True}),
-    OpenFix(140060, ("N-01",), {"shows_extended_resources": True}),
-    OpenFix(132978, ("B-19",), {"final_status": "kept"}),
+    OpenFix(140883, {"B-04": {"recovery_notifies": True}}),
+    OpenFix(139942, {"B-26": {"init_containers": "sidecars"}}),
+    OpenFix(142293, {"B-01": {"entries_ordered": True}, "B-36": {"plugin_devices_ordered": True}}),
+    OpenFix(140060, {"N-01": {"shows_extended_resources": True}}),
+    OpenFix(132978, {"B-19": {"final_status": "kept"}}),
     # For 1.36: 1.37 has it.
-    OpenFix(141858, ("B-11",), {"asks_unadvertised": False, "unimplemented_ends_watch": True}),
+    OpenFix(141858, {"B-11": {"asks_unadvertised": False, "unimplemented_ends_watch": True}}),
     # A DeviceTaintRule without a selector concerns the control plane: no kubelet reads taints (N-02).
-    OpenFix(141998, (), {}),
+    OpenFix(141998, {}),
 )
 """The open fixes that concern the health of devices."""
 
 
 def with_fixes(profile: Profile, issues: Collection[str]) -> Profile:
-    """The kubelet with the open fixes of these known issues."""
-    columns = [fix.columns for fix in OPEN_FIXES if set(fix.issues) & set(issues)]
+    """The kubelet without these issues, as with their open fixes."""
+    columns = [changed for fix in OPEN_FIXES for issue, changed in fix.issues.items() if issue in issues]
     return replace(profile, **{name: value for changed in columns for name, value in changed.items()})
 
 
@@ -93,6 +92,7 @@ _V1_34 = Profile(
     timeouts=False,
     watches="all",
     unimplemented_ends_watch=False,
+    stream_end_notifies=False,
     recovery_notifies=False,
     forgets_stale=False,
     names_joined=True,
@@ -204,7 +204,7 @@ RELEASES = (
 """All supported releases, oldest first."""
 
 FIXABLE = tuple(sorted(issue for fix in OPEN_FIXES for issue in fix.issues))
-"""The ids of the known issues with an open fix."""
+"""The ids of the facts with an open fix."""
 
 NEXT = replace(with_fixes(_V1_37, FIXABLE), name=NEXT_NAME)
 """The kubelet of the newest release with all open fixes."""

@@ -9,7 +9,7 @@ import pytest
 
 from drahealth.manager import plugin
 from drahealth.manager.profile import KEP, Gates, Profile
-from drahealth.manager.releases import NEWEST, PROFILES
+from drahealth.manager.releases import NEWEST, NEXT, PROFILES
 from drahealth.manager.stream import advertised_health_api
 from drahealth.proto.events import StreamOpened
 from drahealth.proto.health_apis import HEALTH_APIS
@@ -164,6 +164,22 @@ async def test_end_of_a_stream_clears_health_notifies_no_pod_and_is_retried_afte
     assert await streams(driver, still_open=0) == 1
     await node.jump(0.001)
     await node.shows("pod", gpu_0="Healthy", gpu_1="Healthy")
+
+
+@pytest.mark.parametrize("end", ["stream", "crash", "stop"])
+async def test_kubelet_with_the_open_fix_notifies_the_pods_of_a_driver_whose_stream_ends(
+    make_node: MakeNode, end: str
+) -> None:
+    node = make_node(NEXT)
+    await node.start()
+    driver = await watched_pod(node)
+    await node.run_driver("other.example.com", pool="node-b")
+    await node.run_pod("other", await node.claim("other", "gpu-0", drivers=("other.example.com",), pool="node-b"))
+    await node.shows("other", gpu_0="Healthy")
+    node.notified.clear()
+    await {"stream": driver.stream_close, "crash": driver.crash, "stop": driver.stop}[end]()
+    await until(lambda: node.notified)
+    assert (node.notified, node.seen("pod")) == ([{"pod"}], {"gpu-0": "Unknown", "gpu-1": "Unknown"})
 
 
 async def test_repeated_stream_errors_of_a_plugin_are_logged_once(node: Node, caplog: pytest.LogCaptureFixture) -> None:

@@ -128,10 +128,20 @@ def test_next_is_in_a_range_with_the_newest_release_and_without_an_open_fix(vers
 
 
 @pytest.mark.parametrize("fix", OPEN_FIXES, ids=lambda fix: str(fix.number))
-def test_an_open_fix_is_a_switch_of_the_newest_kubelet_or_an_older_one(fix: OpenFix) -> None:
-    assert all(getattr(NEXT, column) == value for column, value in fix.columns.items())
-    kubelets = [with_fixes(profile, fix.issues) for profile in PROFILES.values() if profile.release]
-    assert not fix.columns or any(kubelet not in PROFILES.values() for kubelet in kubelets)
+def test_next_has_each_open_fix(fix: OpenFix) -> None:
+    columns = [column for changed in fix.issues.values() for column in changed.items()]
+    assert all(getattr(NEXT, name) == value for name, value in columns)
+
+
+@pytest.mark.parametrize("issue", FIXABLE)
+def test_each_issue_of_an_open_fix_is_a_switch_of_the_newest_kubelet_or_an_older_one(issue: str) -> None:
+    released = [profile for profile in PROFILES.values() if profile.release and profile is not NEXT]
+    assert any(with_fixes(profile, [issue]) != profile for profile in released)
+
+
+def test_the_fix_of_one_issue_leaves_the_other_issue_of_its_pull_request() -> None:
+    assert with_fixes(NEWEST, ["B-03"]) == replace(NEWEST, stream_end_notifies=True)
+    assert with_fixes(NEWEST, ["B-02"]) == replace(NEWEST, watches="newest")
 
 
 def test_all_open_fixes_make_next_of_the_newest_kubelet() -> None:
