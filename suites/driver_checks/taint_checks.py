@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 from drahealth.proto.events import (
     ApiServerSwitched,
+    BackendSwitched,
     FaultCleared,
     FaultInjected,
     ProcessStarted,
+    SignalSent,
     SliceChanged,
     SlicesListed,
 )
@@ -25,6 +27,7 @@ from drahealth.suites.driver_checks.observed import (
     devices_of,
     driver_name,
     is_of,
+    notified,
     sequence,
     slice_name,
     text,
@@ -520,15 +523,17 @@ def _may_change(acts: list[Step], device: Device, time: float, *, only_less: boo
     "TAINT-07",
     "faults",
     fix="Publish a ResourceSlice only when a taint, or another property of a device, has changed.",
+    reads=_FAULTS,
 )
 def slices_do_not_churn_during_a_fault(evidence: Evidence) -> Finding:
     """No ResourceSlice is written with the same content, unless another one of its pool changes; pools are complete."""
-    writes = list(_writes(evidence, "faults"))
+    writes = _all_writes(evidence)
     for one in writes:
         if one.same and not one.with_pool:
             expected = f"no write of {slice_name(one.record.what.slice)} while its devices do not change"
-            return failed(expected, "it was written again with the same content", one.record.number)
-    lists = list(evidence.of(SlicesListed, "faults"))
+            seen = f"experiment {one.record.experiment}: it was written again with the same content"
+            return failed(expected, seen, one.record.number)
+    lists = list(evidence.of(SlicesListed, "faults"))  # only here the last list waits until the pools are complete
     mine = [one for one in lists[-1].what.slices if is_of(one, driver_name(evidence))] if lists else []
     if not mine:
         return _without_taints(evidence, "faults")
@@ -543,17 +548,18 @@ def slices_do_not_churn_during_a_fault(evidence: Evidence) -> Finding:
     "faults",
     fix="If the changed taints are in one ResourceSlice, write only this ResourceSlice, with the generation that it "
     "has. Group devices that break together in one ResourceSlice.",
+    reads=_FAULTS,
 )
 def taint_changes_only_its_slice(evidence: Evidence) -> Finding:
     """No ResourceSlice gets a new generation only because a taint in another one changes."""
-    writes = list(_writes(evidence, "faults"))
+    writes = _all_writes(evidence)
     for one in writes:
-        if one.same and one.with_pool:
+        if one.same and one.with_pool and one.for_taints:
             name = slice_name(one.record.what.slice)
-            seen = f"{name} was written with a new generation, and with the same devices"
+            seen = f"experiment {one.record.experiment}: {name} was written with a new generation and the same devices"
             return failed(f"no write of {name}, whose devices do not change", seen, one.record.number)
-    if not writes and not _states(evidence, "faults"):
-        return _without_taints(evidence, "faults")
+    if not writes and not _states(evidence, *_FAULTS):
+        return _without_taints(evidence, *_FAULTS)
     if not writes:
         return not_applicable("the driver wrote no ResourceSlice because of a fault")
     return passed(f"each of {len(writes)} writes changed a device", *(one.record.number for one in writes[:10]))
@@ -568,31 +574,77 @@ class _Write:
     """Whether its content is the same as before, without the generation of the pool."""
     with_pool: bool
     """Whether it has a new generation, in which another ResourceSlice of the pool has another content."""
+    for_taints: bool = False
+    """Whether this generation changes only taints, and those of one ResourceSlice only."""
+
+
+def _all_writes(evidence: Evidence) -> list[_Write]:
+    """The writes of all experiments with faults that no event explains.
+
+    Experiments on a real kubelet do not watch the ResourceSlices, so they have none.
+    """
+    return [write for name in _FAULTS for write in _writes(evidence, name)]
 
 
 def _writes(evidence: Evidence, experiment: str) -> Iterator[_Write]:
-    """The writes after the first fault, but not those of a driver that a fault adapter starts again."""
+    """The writes after the first fault, but not those of a driver that has just started again."""
     driver = driver_name(evidence)
     start = min((began(one) for one in fault_steps(evidence, experiment)), default=float("inf"))
     starts = [one.at for one in evidence.of(ProcessStarted, experiment) if one.at >= start]
     lists = list(evidence.of(SlicesListed, experiment))[:1]
     last = {slice_name(each): each for one in lists for each in one.what.slices}
-    changed, found = set[tuple[str, int]](), list[_Write]()
+    changed, renewed = set[tuple[str, int]](), dict[tuple[str, int], list[bool]]()
+    found, explained = list[_Write](), _explained(evidence, experiment)
     for one in evidence.of(SliceChanged, experiment):
         if not lists or not is_of(one.what.slice, driver) or one.number < lists[0].number:
             continue
-        name, new = slice_name(one.what.slice), one.what.slice
+        name, new, deleted = slice_name(one.what.slice), one.what.slice, one.what.change == "DELETED"
         before = last.pop(name, None)
-        if one.what.change != "DELETED":
+        if not deleted:
             last[name] = new
         same = before is not None and _content(before) == _content(new)
-        if one.what.change == "DELETED" or not same:
+        with_pool = before is None or _generation(before) != _generation(new)
+        if deleted or not same:
             changed.add(_generation(new))
+            only_taints = before is not None and not deleted and _untainted(before) == _untainted(new)
+            if deleted or with_pool:
+                renewed.setdefault(_generation(new), []).append(only_taints)
         starting = any(since <= one.at <= since + PUBLISH_LIMIT for since in starts)
-        if one.what.change != "DELETED" and before is not None and one.at >= start and not starting:
-            found.append(_Write(one, same, _generation(before) != _generation(new)))
+        if deleted or before is None or one.at < start or starting or (same and explained(name, one.at)):
+            continue
+        found.append(_Write(one, same, with_pool))
     for write in found:
-        yield replace(write, with_pool=write.with_pool and _generation(write.record.what.slice) in changed)
+        generation = _generation(write.record.what.slice)
+        news = renewed.get(generation, [])
+        yield replace(
+            write, with_pool=write.with_pool and generation in changed, for_taints=len(news) <= 1 and all(news)
+        )
+
+
+def _explained(evidence: Evidence, experiment: str) -> Callable[[str, float], bool]:
+    """Whether a write without a change has a reason. Each event explains one write of each ResourceSlice.
+
+    A driver may publish once more when the API server, its backend or the process itself is back, and when it is
+    registered again. These events count for all experiments on the process: the next one can follow at once.
+    """
+    process = EXPERIMENTS[experiment].process
+    mine = [name for name, one in EXPERIMENTS.items() if one.process == process]
+    times = sorted(
+        [
+            *(one.at for one in list(notified(evidence, *mine))[1:]),
+            *(one.at for one in evidence.of(ApiServerSwitched, *mine) if one.what.reachable),
+            *(one.at for one in evidence.of(BackendSwitched, *mine) if one.what.running),
+            *(one.at for one in evidence.of(SignalSent, *mine) if one.what.signal == "SIGCONT"),
+        ]
+    )
+    used = set[tuple[str, float]]()
+
+    def explained(name: str, at: float) -> bool:
+        since = next((one for one in times if one <= at <= one + PUBLISH_LIMIT and (name, one) not in used), None)
+        used.update([(name, since)] if since is not None else [])
+        return since is not None
+
+    return explained
 
 
 def _are_complete(slices: list[Any]) -> bool:
@@ -622,8 +674,17 @@ def _content(found: Any) -> tuple[int, list[Any]]:
     def timeless(taint: Any) -> Any:
         return {key: value for key, value in taint.items() if key != "timeAdded"} if isinstance(taint, dict) else taint
 
+    return _with_taints(found, lambda taints: list(map(timeless, taints)))
+
+
+def _untainted(found: Any) -> tuple[int, list[Any]]:
+    """The same without taints."""
+    return _with_taints(found, lambda _: [])
+
+
+def _with_taints(found: Any, taints: Callable[[list[Any]], list[Any]]) -> tuple[int, list[Any]]:
     devices = [
-        {**one, "taints": list(map(timeless, sequence(one, "taints")))} if isinstance(one, dict) else one
+        {**one, "taints": taints(sequence(one, "taints"))} if isinstance(one, dict) else one
         for one in sequence(found, "spec", "devices")
     ]
     return _number(found, "resourceSliceCount"), devices

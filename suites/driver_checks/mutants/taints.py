@@ -207,14 +207,17 @@ class TaintChangesAllSlices(Healthy):
         pool = {"name": self.around.node, "generation": generation, "resourceSliceCount": len(self.devices)}
         for device in self.devices:
             name = f"{self.around.node}-{self.name}-{device}"
-            spec = {"driver": self.name, "nodeName": self.around.node, "pool": pool}
-            new = {"metadata": {"name": name}, "spec": {**spec, "devices": [self.published(device)]}}
+            published = self.published(device)
+            spec = {"driver": self.name, "nodeName": self.around.node, "pool": pool, "devices": [published]}
             try:
                 old = await self.around.api.get(SLICES, name)
             except ApiError:
-                await self.around.api.create(SLICES, new)
+                await self.around.api.create(SLICES, {"metadata": {"name": name}, "spec": spec})
             else:
-                await self.around.api.replace(SLICES, {**old, "spec": new["spec"]})
+                times = {one["key"]: one["timeAdded"] for one in old["spec"]["devices"][0].get("taints", ())}
+                for taint in published.get("taints", ()):
+                    taint |= {"timeAdded": times[taint["key"]]} if taint["key"] in times else {}
+                await self.around.api.replace(SLICES, {**old, "spec": spec})
 
 
 @mutant("taint-key-has-a-domain-of-the-vendor", _TAINTED)

@@ -8,10 +8,12 @@ import pytest
 
 from drahealth.proto.events import (
     ApiServerSwitched,
+    BackendSwitched,
     Event,
     FaultCleared,
     FaultInjected,
     ProcessStarted,
+    SignalSent,
     SliceChanged,
     SlicesListed,
 )
@@ -19,7 +21,7 @@ from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.fault_space_checks import PLAN
 from drahealth.suites.driver_checks.verdicts import Finding
-from drahealth.suites.unit.driver_checks.evidence_of import evidence_at
+from drahealth.suites.unit.driver_checks.evidence_of import call, evidence_at
 from drahealth.suites.unit.driver_checks.fault_run import BREAK, BROKEN, CLEAR, CLEARED, END, fault_run
 
 KEY = "gpu.example.com/unhealthy"
@@ -148,6 +150,83 @@ def test_other_slice_with_a_new_generation_is_a_needless_write() -> None:
     )
     names = ("taint-changes-only-its-slice", "slices-do-not-churn-during-a-fault")
     assert [finding(name, evidence).verdict for name in names] == ["FAIL", "PASS"]
+
+
+CHURN = ("slices-do-not-churn-during-a-fault", "taint-changes-only-its-slice")
+OTHERS = "fault-without-api-server"
+"""Another experiment with faults."""
+REGISTERED = call("pluginregistration.Registration/NotifyRegistrationStatus")
+
+
+def written(*writes: float, more: Mapping[float, Event], name: str = OTHERS) -> list[str]:
+    """The verdicts on a right driver that also writes its slice again in this experiment, with a new generation."""
+    again = [(at, name, SliceChanged("MODIFIED", slice_of({}, generation=int(at)))) for at in writes]
+    steps = [(at, name, event) for at, event in {9.0: BROKEN, **more}.items()]
+    lists = [(5.0, name, SlicesListed((slice_of({}),)))]
+    return verdicts_of(*lists, *steps, *again)
+
+
+def verdicts_of(*more: tuple[float, str, Event]) -> list[str]:
+    last = ((END - 1, "faults", SlicesListed((slice_of({}),))), (5.0, "faults", SlicesListed((slice_of({}),))))
+    evidence = fault_run(steps=DECLARED, more=(*last, (10.2, "faults", SliceChanged("MODIFIED", RIGHT_SLICE)), *more))
+    return [str(finding(name, evidence).verdict) for name in CHURN]
+
+
+RIGHT_SLICE = slice_of({"gpu-1": [TAINT]})
+
+
+@pytest.mark.parametrize("name", ["fault-plan", "fault-during-prepare", "fault-during-kubelet-restart", "second-fault"])
+def test_slice_that_is_written_again_fails_in_each_experiment_with_faults(name: str) -> None:
+    assert written(15.0, more={}, name=name) == ["FAIL", "PASS"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {12.0: ApiServerSwitched("disturbed", reachable=False), 14.0: ApiServerSwitched("disturbed", reachable=True)},
+        {8.0: REGISTERED, 14.0: REGISTERED},
+        {12.0: SignalSent("disturbed", "SIGSTOP"), 14.0: SignalSent("disturbed", "SIGCONT")},
+        {14.0: BackendSwitched("disturbed", "backend.py", running=True)},
+    ],
+    ids=["API server is back", "registered again", "continued", "backend is back"],
+)
+def test_event_explains_one_write_of_a_slice(more: Mapping[float, Event]) -> None:
+    explained, twice, late = written(15.0, more=more), written(15.0, 16.0, more=more), written(50.0, more=more)
+    assert (explained, twice, late) == (["PASS", "PASS"], ["FAIL", "PASS"], ["FAIL", "PASS"])
+
+
+def test_event_of_the_same_process_explains_a_write_in_the_next_experiment() -> None:
+    back = (8.0, OTHERS, ApiServerSwitched("disturbed", reachable=True))
+    again = (15.0, "second-fault", SliceChanged("MODIFIED", slice_of({}, generation=2)))
+    begins = ((9.0, "second-fault", SlicesListed((slice_of({}),))), (10.0, "second-fault", BROKEN))
+    assert verdicts_of(back, *begins, again) == ["PASS", "PASS"]
+
+
+def test_write_of_a_restarted_driver_is_not_judged() -> None:
+    start = ProcessStarted("disturbed", 7, ("./driver",))
+    assert written(15.0, 16.0, more={14.0: start}) == ["PASS", "PASS"]
+
+
+def test_new_generation_of_a_pool_in_which_two_slices_change_is_right() -> None:
+    """Two devices in two slices break at once: the Go package resourceslice then writes the whole pool."""
+
+    def pool(taints: Taints, generation: int) -> list[dict[str, Any]]:
+        return [slice_of(taints if name in "ab" else {}, name=name, count=3, generation=generation) for name in "abc"]
+
+    before = (9.0, PLAN, SlicesListed(tuple(pool({}, 1))))
+    writes = [(10.2, PLAN, SliceChanged("MODIFIED", one)) for one in pool({"gpu-1": [TAINT]}, 2)]
+    assert verdicts_of(before, (10.0, PLAN, BROKEN), *writes) == ["PASS", "PASS"]
+
+
+def test_new_generation_with_other_devices_is_right() -> None:
+    """A driver that divides a device for a claim publishes a new generation of its pool."""
+    divided = slice_of({}, generation=2, count=2)
+    divided["spec"]["devices"] += [{"name": "gpu-0-half"}]
+    name = "fault-during-prepare"
+    before = (9.0, name, SlicesListed(tuple(slice_of({}, name=one, count=2) for one in "ab")))
+    writes = [divided, slice_of({}, name="b", generation=2, count=2)]
+    changes = [(10.2, name, SliceChanged("MODIFIED", one)) for one in writes]
+    assert verdicts_of(before, (10.0, name, BROKEN), *changes) == ["PASS", "PASS"]
 
 
 def restarted(after: Taints) -> Evidence:
