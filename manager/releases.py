@@ -70,8 +70,6 @@ OPEN_FIXES = (
     OpenFix(132978, {"B-19": {"final_status": "kept"}}),
     # For 1.36: 1.37 has it.
     OpenFix(141858, {"B-11": {"asks_unadvertised": False, "unimplemented_ends_watch": True}}),
-    # A DeviceTaintRule without a selector concerns the control plane: no kubelet reads taints (N-02).
-    OpenFix(141998, {}),
 )
 """The open fixes that concern the health of devices."""
 

@@ -129,6 +129,7 @@ def test_next_is_in_a_range_with_the_newest_release_and_without_an_open_fix(vers
 
 @pytest.mark.parametrize("fix", OPEN_FIXES, ids=lambda fix: str(fix.number))
 def test_next_has_each_open_fix(fix: OpenFix) -> None:
+    assert fix.issues
     columns = [column for changed in fix.issues.values() for column in changed.items()]
     assert all(getattr(NEXT, name) == value for name, value in columns)
 
