@@ -9,7 +9,7 @@ from drahealth.proto.events import ExperimentEnded, FaultCleared, FaultInjected,
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence
-from drahealth.suites.driver_checks.observed import Device, named
+from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.observed_health import (
     IN_FLIGHT,
     RECORDED,
@@ -17,6 +17,7 @@ from drahealth.suites.driver_checks.observed_health import (
     Stream,
     Times,
     absence,
+    adapter_cause,
     arrivals,
     began,
     deadline,
@@ -256,7 +257,9 @@ def bystanders_keep_their_health(evidence: Evidence) -> Finding:
                 continue
             if cause := next((one for one in mine if one.device != device and _is_near(one, after[0])), None):
                 old, new = before[2], after[2]
-                seen = f"{device}: {new.health} {new.message!r} in {stream}, when {cause.about}"
+                shown = cause.first_shown(cause.streams) <= cause.limit
+                hint = adapter_cause(cause.device, {device}, shown=shown)
+                seen = f"{device}: {new.health} {new.message!r} in {stream}, when {cause.about}{hint}"
                 expected = f"{device} stays {old.health} {old.message!r}"
                 return failed(expected, seen, cause.step.number, before[1], after[1])
     if not found or not any(mine[0].streams for mine in by_experiment.values()):
@@ -457,16 +460,9 @@ def changed_instead(phase: Phase, all_: Sequence[Phase]) -> set[Device]:
 
 def possible_cause(phase: Phase, all_: Sequence[Phase]) -> str:
     """What the fault adapter may have done, if the driver does not report its action."""
-    if others := changed_instead(phase, all_):
-        return (
-            f"; {named(others)} changed instead: the fault adapter may break another device than {phase.device}, "
-            "or the driver reports the health of the wrong device"
-        )
-    if _kind(phase.step) == "change":
+    others, fault = changed_instead(phase, all_), phase.step.what.fault
+    if _kind(phase.step) == "change" and not others:
         return ""  # the device shows the fault already, and so do the others
-    fault = phase.step.what.fault
     same = [one for one in all_ if one.step.what.fault == fault and one.device != phase.device]
     worked = {one.device for one in same if any(_first(one, stream) for stream in one.streams)}
-    if worked:
-        return f"; no device changed, but the same fault had an effect on {named(worked)}"
-    return "; no device changed on any stream: the fault adapter may have no effect"
+    return adapter_cause(phase.device, others, worked=worked)

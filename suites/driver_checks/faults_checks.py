@@ -8,13 +8,14 @@ from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.fault_space_checks import ALWAYS
-from drahealth.suites.driver_checks.observed import Device, crashes, named
+from drahealth.suites.driver_checks.observed import Device, crashes
 from drahealth.suites.driver_checks.observed_health import (
     Episode,
     Step,
     Stream,
     Wanted,
     absence,
+    adapter_cause,
     arrivals,
     began,
     deadline,
@@ -96,12 +97,10 @@ def _unseen(episode: Episode, step: Step, about: str, what: str) -> str:
     state = max(last, key=lambda one: one[0])[2] if last else None
     message = f" {state.message!r}" if state and state.message else ""
     said = f"; the last report has {state.health}{message}" if state else ""
-    return (
-        f"{about}: `{step.what.action}` was done, but the device was not {what}{said}{_possible_cause(episode, step)}"
-    )
+    return f"{about}: `{step.what.action}` was done, but the device was not {what}{said}{possible_cause(episode, step)}"
 
 
-def _possible_cause(episode: Episode, step: Step) -> str:
+def possible_cause(episode: Episode, step: Step) -> str:
     """What the fault adapter may have done: broken another device than asked, or none."""
     others = set[Device]()
     for stream in episode.streams:
@@ -110,9 +109,7 @@ def _possible_cause(episode: Episode, step: Step) -> str:
             after = [one for at, _, one in times if began(step) <= at <= deadline(step)]
             if before and device != episode.device and any(one.health != before[0].health for one in after):
                 others.add(device)
-    if others:
-        return f"; {named(others)} changed instead: the fault adapter may break another device than {episode.device}"
-    return "; no device changed on any stream: the fault adapter may have no effect" if step is episode.broken else ""
+    return adapter_cause(episode.device, others, shown=step is not episode.broken and not others)
 
 
 def is_reported(episode: Episode) -> bool:

@@ -1,6 +1,6 @@
 """What evidence shows of a driver: processes, registrations, devices and claims. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -240,7 +240,7 @@ class Device(NamedTuple):
         return f"{self.pool}/{self.name}"
 
 
-def named(devices: "frozenset[Device] | set[Device] | list[Device]", limit: int = 5) -> str:
+def named(devices: Collection[Device], limit: int = 5) -> str:
     """Some devices as text: the first few by name, and the number of the others."""
     names = sorted(map(str, devices))
     more = f" and {len(names) - limit} more" if len(names) > limit else ""

@@ -1,7 +1,7 @@
 """What evidence shows of health: streams, timeouts, agreement of streams, and faults. Pure."""
 
 import itertools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Set
 from dataclasses import dataclass, field, replace
 
 from drahealth.proto.events import (
@@ -17,7 +17,7 @@ from drahealth.proto.events import (
 from drahealth.proto.health_apis import HEALTH_APIS, HealthApi
 from drahealth.proto.values import DEFAULT_TIMEOUT, DeviceHealth, Health
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
-from drahealth.suites.driver_checks.observed import Device, advertised, described, process_of
+from drahealth.suites.driver_checks.observed import Device, advertised, described, named, process_of
 from drahealth.suites.driver_checks.profile.faults import MARGIN
 from drahealth.suites.driver_checks.verdicts import Finding, failed, not_tested
 
@@ -429,6 +429,24 @@ RECORDED = 0.02
 """Seconds by which the record of an action may be late: its effect can be reported before its recorded start."""
 APART = 5 * RECORDED
 """Seconds from a report that proves something to the next action. A report within `RECORDED` proves nothing."""
+
+
+def adapter_cause(asked: Device, others: Set[Device], *, shown: bool = False, worked: Set[Device] = frozenset()) -> str:
+    """What the fault adapter may have done; "" if it did what it was asked for.
+
+    `others` changed without an action on them, `shown` is whether the device shows its action, and `worked` are the
+    devices on which the same fault had an effect.
+    """
+    if others and shown:
+        return f"; the fault adapter may also change {named(others)}"
+    if others:
+        return (
+            f"; {named(others)} changed instead: the fault adapter may break another device than {asked}, "
+            "or the driver reports the health of the wrong device"
+        )
+    if worked:
+        return f"; no device changed, but the same fault had an effect on {named(worked)}"
+    return "" if shown else "; no device changed: the fault adapter may have no effect"
 
 
 def began(step: Step) -> float:

@@ -11,7 +11,7 @@ from drahealth.suites.driver_checks.cdi_specs import defined_in
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.observed import Device, get_info, is_done, named, texts
-from drahealth.suites.driver_checks.observed_health import Step, began, deadline, failed_adapter
+from drahealth.suites.driver_checks.observed_health import Step, adapter_cause, began, deadline, failed_adapter
 from drahealth.suites.driver_checks.observed_pods import PodRun, Reports, Shown, pod_runs, resources
 from drahealth.suites.driver_checks.profile.faults import MARGIN
 from drahealth.suites.driver_checks.verdicts import (
@@ -308,13 +308,16 @@ def _step(pod: PodRun, step: Step, steps: Sequence[Step], end: float) -> Finding
         )
     if _is_evicted(pod, step, steps):
         return not_applicable(f"{about}: Kubernetes evicted the Pod because of the taint NoExecute", step.number)
-    if not _is_reported(pod, step, wanted):
-        return not_tested(f"{about}: the driver reported no device as {wanted} after it", step.number)
+    reported = _reported(pod, step, wanted)
+    others = {one for one in reported - {device} if _before(pod.reports[one], step) != wanted}
+    cause = adapter_cause(device, others, shown=device in reported)
+    if not reported:
+        return not_tested(f"{about}: the driver reported no device as {wanted} after it{cause}", step.number)
     if (broken := _break_of(step, steps)) and not _first(pod, broken, device, _wanted(pod, broken)):
         return not_tested(f"{about}: the Pod status did not show the break", step.number)
     if end < deadline(step) + late:
         return not_tested(f"{about}: the Pod status was not watched long enough", step.number)
-    seen = f"{about}: not {wanted} in the Pod status"
+    seen = f"{about}: not {wanted} in the Pod status{'' if device in reported else cause}"
     if isinstance(step.what, FaultInjected) and step.what.on_no_effect == "NOT_TESTED":
         return not_tested(seen, step.number)
     return failed(f"{wanted} within {step.what.settle + MARGIN + late:g} s", seen, step.number)
@@ -337,10 +340,18 @@ def _is_evicted(pod: PodRun, step: Step, steps: Sequence[Step]) -> bool:
     return pod.deleted.at <= limit and any(one.what.taint.endswith(":NoExecute") for one in breaks)
 
 
-def _is_reported(pod: PodRun, step: Step, wanted: str) -> bool:
-    """Whether a report after the step had the health, for a device of any name: a wrong name is the driver's fault."""
-    each = (one for reports in pod.reports.values() for one in reports)
-    return any(at >= began(step) and str(shown.health) == wanted for at, _, shown in each)
+def _reported(pod: PodRun, step: Step, wanted: str) -> set[Device]:
+    """The devices that a report after the step had with the health, of any name: a wrong name is the driver's fault."""
+    return {
+        device
+        for device, reports in pod.reports.items()
+        if any(at >= began(step) and str(shown.health) == wanted for at, _, shown in reports)
+    }
+
+
+def _before(reports: Reports, step: Step) -> str:
+    """The last health before a step; "" if there is none."""
+    return next((str(shown.health) for at, _, shown in reversed(reports) if at < began(step)), "")
 
 
 def _break_of(step: Step, steps: Sequence[Step]) -> "Observation[FaultInjected] | None":

@@ -16,10 +16,13 @@ from drahealth.proto.events import (
     SliceChanged,
     SlicesListed,
 )
+from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
 from drahealth.suites.driver_checks.fault_space_checks import PLAN, Phase, phases
+from drahealth.suites.driver_checks.fault_space_checks import possible_cause as causes_in_plan
+from drahealth.suites.driver_checks.faults_checks import is_reported, possible_cause
 from drahealth.suites.driver_checks.observed import (
     PUBLISH_LIMIT,
     Device,
@@ -37,11 +40,14 @@ from drahealth.suites.driver_checks.observed_health import (
     Episode,
     Step,
     acted_on,
+    adapter_cause,
+    arrivals,
     began,
     deadline,
     episodes,
     failed_adapter,
     fault_steps,
+    streams,
 )
 from drahealth.suites.driver_checks.profile.faults import MARGIN
 from drahealth.suites.driver_checks.verdicts import Finding, failed, not_applicable, not_tested, passed, worst
@@ -238,6 +244,8 @@ def broken_device_is_tainted(episode: Episode, declared: Taint, states: list[_St
     broken = episode.broken
     tainted = partial(_State.meets, device=episode.device, declared=declared)
     found = _judged(episode, broken, states, f"tainted with {declared}", tainted)
+    if found.verdict == "FAIL" and not is_reported(episode):
+        found = replace(found, seen=f"{found.seen}{possible_cause(episode, broken)}")
     if found.verdict == "FAIL" and broken.what.on_no_effect == "NOT_TESTED":
         return not_tested(found.seen, *found.records)
     if found.verdict != "PASS":
@@ -363,7 +371,7 @@ def _in_plan(evidence: Evidence, *, has: bool) -> Finding:
         return not_tested("the ResourceSlices of the driver were not listed", mine[0].phase.step.number)
     starts = [one.at for one in evidence.of(ProcessStarted, PLAN)]
     later = _may_be_later(evidence, states, starts)
-    judged = ((one, _shown_in_plan(one, states, starts, later(one))) for one in mine)
+    judged = ((one, _shown_in_plan(one, states, starts, later(one), all_)) for one in mine)
     found = [replace(finding, grade=one.phase.grade) for one, finding in judged if finding]
     if not found:
         return not_tested("each action was followed too early by the next one", mine[0].phase.step.number)
@@ -399,7 +407,9 @@ def _answers(due: _Due, states: list[_State]) -> list[_State]:
     return list(dropwhile(lambda one: one.at <= before.limit and not due.is_met(one), contrary))
 
 
-def _shown_in_plan(due: _Due, states: list[_State], starts: list[float], later: bool) -> Finding | None:
+def _shown_in_plan(
+    due: _Due, states: list[_State], starts: list[float], later: bool, all_: list[Phase]
+) -> Finding | None:
     """The finding on one action; None if the next one, or a driver that may be late, leaves it open."""
     phase = due.phase
     if problem := failed_adapter(phase.step, str(phase.device)):
@@ -418,7 +428,9 @@ def _shown_in_plan(due: _Due, states: list[_State], starts: list[float], later: 
     last = _before(states, phase.limit) or proof
     if isinstance(phase.step.what, FaultInjected) and phase.step.what.on_no_effect == "NOT_TESTED":
         return not_tested(f"{phase.about}: it {last.shown(phase.device)}", phase.step.number, last.number)
-    seen = f"only after {shown.at - phase.step.at:.1f} s" if shown else f"it {last.shown(phase.device)}"
+    is_silent = any(map(phase.times, phase.streams)) and phase.first_shown(phase.streams) == float("inf")
+    hint = causes_in_plan(phase, all_) if is_silent else ""
+    seen = f"only after {shown.at - phase.step.at:.1f} s" if shown else f"it {last.shown(phase.device)}{hint}"
     limit = f"{phase.step.what.settle:.4g} s (plus {MARGIN:g} s for a busy machine)"
     expected = f"{phase.device} {due.words} within {limit}"
     return failed(expected, f"{phase.about}: {seen}", phase.step.number, last.number)
@@ -503,11 +515,22 @@ def fault_leaves_other_taints_alone(evidence: Evidence) -> Finding:
             for device in before.devices.keys() & after.devices.keys():
                 old, new = before.devices[device].keys(), after.devices[device].keys()
                 if old != new and not _may_change(acts, device, after.at, only_less=new < old):
-                    seen = f"{device} {after.shown(device)}, after `{cause.what.action}` for {acted_on(cause)}"
+                    hint = (
+                        adapter_cause(acted_on(cause), {device}, shown=True)
+                        if _is_sick(evidence, device, cause)
+                        else ""
+                    )
+                    seen = f"{device} {after.shown(device)}, after `{cause.what.action}` for {acted_on(cause)}{hint}"
                     return failed(f"{device} {before.shown(device)}", seen, cause.number, after.number)
     if not tainted:
         return _without_taints(evidence, *_FAULTS)
     return passed("only devices that were broken or healed changed their taints", *dict.fromkeys(tainted[:10]))
+
+
+def _is_sick(evidence: Evidence, device: Device, step: Step) -> bool:
+    """Whether the driver reports this device as not healthy, too, after an action on another one."""
+    times = (one for stream in streams(evidence, step.experiment) for one in arrivals(stream).get(device, []))
+    return any(began(step) <= at <= deadline(step) and one.health is not Health.HEALTHY for at, _, one in times)
 
 
 def _may_change(acts: list[Step], device: Device, time: float, *, only_less: bool) -> bool:

@@ -11,11 +11,12 @@ from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.device_plugins.observed import ListStreamSeen, list_streams
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.fault_space_checks import recorded_until
-from drahealth.suites.driver_checks.observed import Device, named
+from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.observed_health import (
     IN_FLIGHT,
     RECORDED,
     Step,
+    adapter_cause,
     began,
     deadline,
     failed_adapter,
@@ -197,7 +198,7 @@ def _is_listed(phase: _Phase, all_: Sequence[_Phase]) -> Finding:
 
 
 def _possible_cause(phase: _Phase, all_: Sequence[_Phase]) -> str:
-    """The devices that changed instead: the fault adapter can have broken another one."""
+    """What the fault adapter may have done, if the plugin does not list its action."""
     touched = {one.device for one in all_ if one.start <= phase.limit and one.end > phase.start}
     before = [one for stream in phase.streams for one in stream.lists if one.at < phase.start][-1:]
     names = {Device(phase.device.pool, device.id) for one in before for device in one.what.devices} - touched
@@ -207,9 +208,8 @@ def _possible_cause(phase: _Phase, all_: Sequence[_Phase]) -> str:
         if health_in(before[0], name) is not phase.wanted
         and any(health_in(one, name) is phase.wanted for one in phase.lists)
     }
-    if not instead:
-        return ""
-    return f"; {named(instead)} changed instead: the fault adapter may break another device than {phase.device}"
+    same = [one for one in all_ if one.step.what.fault == phase.step.what.fault and one.device != phase.device]
+    return adapter_cause(phase.device, instead, worked={one.device for one in same if one.first_shown})
 
 
 @check(
@@ -308,7 +308,8 @@ def other_devices_stay_as_they_are(evidence: Evidence) -> Finding:
             if new is Health.HEALTHY and _is_starting(device, start, before, streams):
                 continue  # a plugin that starts has not determined the health yet
             if cause := _cause(device, after.at, found):
-                text = f"{one_line(str(device))}: {new or 'not in the list'}, when {cause.about}"
+                hint = adapter_cause(cause.device, {device}, shown=cause.is_listed)
+                text = f"{one_line(str(device))}: {new or 'not in the list'}, when {cause.about}{hint}"
                 expected = f"{one_line(str(device))} stays {old}"
                 return failed(expected, text, cause.step.number, before.number, after.number)
     if not found:

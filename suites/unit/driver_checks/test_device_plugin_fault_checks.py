@@ -190,6 +190,19 @@ def test_failed_action_is_no_proof_against_the_plugin() -> None:
 def test_device_that_changed_instead_is_named_with_the_adapter_as_possible_cause() -> None:
     swapped: Health = lambda device, at: right("gpu-1" if device == "gpu-2" else "", at)  # noqa: E731
     assert "example.com/gpu/gpu-2 changed instead: the fault adapter may break" in finding(BROKEN, swapped).seen
+    assert "the fault adapter may break another device than example.com/gpu/gpu-1" in finding(OTHERS, swapped).seen
+
+
+def test_fault_without_any_effect_names_the_adapter_as_possible_cause() -> None:
+    text = "no device changed: the fault adapter may have no effect"
+    assert text in finding(BROKEN, lambda *_: HEALTHY).seen
+    again: Mapping[float, Event] = {**STEPS, 40.0: broken("gpu-2")}
+    assert "the same fault had an effect on example.com/gpu/gpu-1" in finding(BROKEN, right, again).seen
+
+
+def test_other_device_that_changes_names_the_adapter_as_possible_cause() -> None:
+    both: Health = lambda device, at: right("gpu-1" if device == "gpu-2" else device, at)  # noqa: E731
+    assert "the fault adapter may also change example.com/gpu/gpu-2" in finding(OTHERS, both).seen
 
 
 def test_exit_at_a_restart_of_the_kubelet_is_no_crash() -> None:

@@ -69,7 +69,7 @@ def test_break_that_is_never_or_late_reported_fails() -> None:
 def test_break_that_is_not_reported_names_the_fault_adapter_as_possible_cause() -> None:
     still = {1.0: HEALTHY}
     nothing = finding("break-is-reported", shown(still))
-    assert "no device changed on any stream: the fault adapter may have no effect" in nothing.seen
+    assert "no device changed: the fault adapter may have no effect" in nothing.seen
     other = fault_run(a=still, b=still, others=lambda name, at: SICK if name == "gpu-2" and at > BREAK else HEALTHY)
     assert "node-a/gpu-2 changed instead: the fault adapter may break another device" in (
         finding("break-is-reported", other).seen

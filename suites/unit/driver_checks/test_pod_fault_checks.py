@@ -59,7 +59,28 @@ def test_break_that_the_driver_does_not_report_is_not_tested(check: str, run: st
             return replace(event, devices=well)
         return never(Health.UNHEALTHY)(where, event)
 
-    assert finding(check, unreported).verdict is Verdict.NOT_TESTED
+    found = finding(check, unreported)
+    assert found.verdict is Verdict.NOT_TESTED
+    assert "no device changed: the fault adapter may have no effect" in found.seen
+
+
+@both
+def test_other_device_that_the_driver_reports_instead_is_named(check: str, run: str) -> None:
+    def renamed(where: str, event: Event) -> Event | None:
+        if isinstance(event, ReportReceived):
+            other = tuple(replace(one, device=f"{one.device}-other") for one in event.devices)
+            return (
+                replace(event, devices=(*event.devices, *other)) if not _sick(event) else replace(event, devices=other)
+            )
+        return never(Health.UNHEALTHY)(where, event)
+
+    found = finding(check, renamed)
+    assert found.verdict is Verdict.FAIL
+    assert "-other changed instead: the fault adapter may break another device than" in found.seen
+
+
+def _sick(event: ReportReceived) -> bool:
+    return any(one.health is Health.UNHEALTHY for one in event.devices)
 
 
 @both

@@ -17,12 +17,23 @@ from drahealth.proto.events import (
     SliceChanged,
     SlicesListed,
 )
+from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.fault_space_checks import PLAN
 from drahealth.suites.driver_checks.verdicts import Finding
 from drahealth.suites.unit.driver_checks.evidence_of import call, evidence_at
-from drahealth.suites.unit.driver_checks.fault_run import BREAK, BROKEN, CLEAR, CLEARED, END, fault_run
+from drahealth.suites.unit.driver_checks.fault_run import (
+    BREAK,
+    BROKEN,
+    CLEAR,
+    CLEARED,
+    END,
+    HEALTHY,
+    STATES,
+    State,
+    fault_run,
+)
 
 KEY = "gpu.example.com/unhealthy"
 TAINT = {"key": KEY, "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:10Z"}
@@ -91,6 +102,32 @@ def test_driver_that_taints_the_broken_device_passes(check: str) -> None:
 def test_wrong_taints_fail(check: str, changes: Mapping[float, Taints], seen: str) -> None:
     found = finding(check, run(changes))
     assert (found.verdict, seen in found.seen) == ("FAIL", True), found
+
+
+UNCHANGED = {1.0: HEALTHY}
+"""What the driver reports of a device on which the fault adapter has no effect."""
+
+
+def test_missing_taint_names_the_adapter_as_possible_cause_unless_the_health_shows_the_fault() -> None:
+    text = "no device changed: the fault adapter may have no effect"
+    lists = tuple((at, "faults", SlicesListed((slice_of({}),))) for at in (5.0, END - 1))
+    seen = [
+        finding("broken-device-is-tainted", fault_run(a=states, b=states, steps=DECLARED, more=lists)).seen
+        for states in (UNCHANGED, STATES)
+    ]
+    assert [text in one for one in seen] == [True, False]
+
+
+def test_taint_of_another_device_names_the_adapter_as_possible_cause_if_its_health_changed_too() -> None:
+    text = "the fault adapter may also change node-a/gpu-0"
+    both = slice_of({"gpu-0": [TAINT], "gpu-1": [TAINT]})
+    more = ((5.0, "faults", SlicesListed((slice_of({}),))), (10.2, "faults", SliceChanged("MODIFIED", both)))
+
+    def sick(name: str, at: float) -> State:
+        return (Health.UNHEALTHY, "too hot") if name == "gpu-0" and BREAK < at < CLEAR else HEALTHY
+
+    runs = fault_run(steps=DECLARED, others=sick, more=more), fault_run(steps=DECLARED, more=more)
+    assert [text in finding("fault-leaves-other-taints-alone", one).seen for one in runs] == [True, False]
 
 
 def test_taints_of_a_fault_that_declares_none_are_a_note() -> None:
