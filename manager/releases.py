@@ -222,8 +222,10 @@ PROFILES = {KEP.name: KEP, NEXT.name: NEXT} | {
 A release with a fix has two: v1.36 as in its first patch release, and v1.36.4 since that one.
 """
 
-PROFILES_TEXT = f"kep (default), v{MINORS[0]} to v{MINORS[-1]}, or next"
+PROFILES_TEXT = f"kep (default), v{MINORS[0]} to v{MINORS[-1]}, a patch level such as v{DEFAULT_VERSION}, or next"
 """The choice of a profile, for help texts."""
+PROFILE_CHOICE = f"one of {', '.join(PROFILES)}, or a patch level of a release such as v{DEFAULT_VERSION}"
+"""The choice of a profile, for errors."""
 VERSIONS_TEXT = f"such as {DEFAULT_VERSION}, or {MINORS[-1]} for its newest patch"
 """Examples of a version, for help texts."""
 
@@ -245,6 +247,15 @@ def for_release(version: str) -> Profile | None:
     level = patch_level(release.newest if version.removeprefix("v") == release.minor else version)
     fixed = [profile for since, profile in release.fixes.items() if level >= patch_level(since)]
     return fixed[-1] if fixed else release.behavior
+
+
+def profile_named(name: str) -> Profile | None:
+    """The profile of this name, or of a patch level such as `v1.36.5`; None if there is none.
+
+    A patch level has the profile of the newest patch release up to it that changed the kubelet.
+    """
+    is_level = re.fullmatch(r"v\d+\.\d+\.(0|[1-9]\d*)", name)
+    return PROFILES.get(name) or (for_release(name) if is_level else None)
 
 
 NEWEST = PROFILES[f"v{MINORS[-1]}"]

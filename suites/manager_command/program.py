@@ -24,7 +24,7 @@ from drahealth.fakes.program.log import log_to
 from drahealth.fakes.program.private_files import BearerToken, TokenFileError
 from drahealth.fakes.waiting import run_until_first
 from drahealth.manager.profile import KEP, Gates, Profile
-from drahealth.manager.releases import DEFAULT_VERSION, PROFILES
+from drahealth.manager.releases import DEFAULT_VERSION, PROFILE_CHOICE, profile_named
 from drahealth.proto.clock import SystemClock
 from drahealth.proto.events import ManagerStarted, ManagerStopped, ManifestRejected, Observe, PodDeleted, StatusSeen
 from drahealth.proto.sockets import PATH_LIMIT
@@ -121,25 +121,28 @@ class Options:
 
 def _profile(name: str | None, kind: ApiServerKind, kubernetes: str | None) -> Profile:
     """By default kep, and with a real API server that of its release."""
-    if name is not None and name not in PROFILES:
-        raise ConfigurationError(f"unknown profile {name!r}", f"choose one of {', '.join(PROFILES)}")
+    chosen = None if name is None else profile_named(name)
+    if name is not None and chosen is None:
+        raise ConfigurationError(f"unknown profile {name!r}", f"choose {PROFILE_CHOICE}")
     if kind == "memory":
         if kubernetes is not None:
             raise ConfigurationError("--kubernetes needs --api-server real", "the API server in memory has no release")
-        return PROFILES[name or KEP.name]
+        return chosen or KEP
     version = kubernetes or DEFAULT_VERSION
     release = profile_of(version)
-    if name == KEP.name:
+    if chosen is None:
+        return release
+    if chosen is KEP:
         raise ConfigurationError(
             "--profile kep needs --api-server memory: a real API server rejects names that only the KEP has",
             f"pass --profile {release.name}",
         )
-    if name is not None and PROFILES[name].release != release.release:
+    if chosen.release != release.release:
         raise ConfigurationError(
             f"--profile {name} does not match the API server of Kubernetes {version}",
-            f"pass --profile {release.name}, or --kubernetes with a release of {name[1:]}",
+            f"pass --profile {release.name}, or --kubernetes with a release of {chosen.release}",
         )
-    return release if name is None else PROFILES[name]
+    return chosen
 
 
 def gates_of(text: str) -> Gates:

@@ -14,7 +14,7 @@ from drahealth.fakes.waiting import poll
 from drahealth.manager.dra import Device
 from drahealth.manager.manager import DeviceManager
 from drahealth.manager.profile import KEP, Profile
-from drahealth.manager.releases import DEFAULT_VERSION, PROFILES
+from drahealth.manager.releases import DEFAULT_VERSION, PROFILE_CHOICE, profile_named
 from drahealth.proto.events import Event, PluginDeregistered, PluginRegistered, RegistrationFailed
 from drahealth.proto.values import AllocatedClaim, Health, PreparedDevice
 from drahealth.suites.errors import ConfigurationError
@@ -180,10 +180,13 @@ class ReferenceNode(Node):
     """
 
     def __init__(self, profile: Profile | str = KEP) -> None:
-        """`profile` is what it behaves as: kep, or a release such as v1.37. Raises ConfigurationError for others."""
-        found = profile if isinstance(profile, Profile) else PROFILES.get(profile)
+        """`profile` is what it behaves as: kep, a release such as v1.37, or a patch level such as v1.36.5.
+
+        Raises ConfigurationError for others.
+        """
+        found = profile if isinstance(profile, Profile) else profile_named(profile)
         if found is None:
-            raise ConfigurationError(f"profile must be one of {', '.join(PROFILES)}, got {profile!r}")
+            raise ConfigurationError(f"profile must be {PROFILE_CHOICE}, got {profile!r}")
         super().__init__(ReferenceConfiguration(found))
 
 

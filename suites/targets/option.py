@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, get_args
 
-from drahealth.manager.releases import FIXABLE, NEXT_NAME, PROFILES, PROFILES_TEXT, VERSIONS_TEXT
+from drahealth.manager.releases import (
+    FIXABLE,
+    NEXT_NAME,
+    PROFILE_CHOICE,
+    PROFILES,
+    PROFILES_TEXT,
+    VERSIONS_TEXT,
+    profile_named,
+)
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.versions import parse_version
 
@@ -140,7 +148,10 @@ ApiServerKind = Literal["memory", "real"]
 
 
 def _profile(name: str) -> "Profile":
-    return PROFILES[choice(*PROFILES)(name)]
+    found = profile_named(name)
+    if found is None:
+        raise ValueError(f"must be {PROFILE_CHOICE}")
+    return found
 
 
 def _health_api_names() -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from drahealth.manager.releases import (
     Range,
     for_release,
     patch_level,
+    profile_named,
     with_fixes,
 )
 from drahealth.proto.health_apis import HEALTH_APIS
@@ -57,6 +58,28 @@ def test_a_version_has_the_row_of_its_minor(version: str, profile: Profile | Non
 )
 def test_a_version_has_the_behavior_of_its_patch_level(version: str, name: str) -> None:
     assert cast("Profile", for_release(version)).name == name
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("kep", "kep"),
+        ("next", "next"),
+        ("v1.36", "v1.36"),
+        ("v1.36.0", "v1.36"),
+        ("v1.36.3", "v1.36"),
+        ("v1.36.4", "v1.36.4"),
+        ("v1.36.5", "v1.36.4"),
+        (f"v{DEFAULT_VERSION}", NEWEST.name),
+    ],
+)
+def test_a_profile_has_a_name_or_a_patch_level(given: str, name: str) -> None:
+    assert profile_named(given) is PROFILES[name]
+
+
+@pytest.mark.parametrize("given", ["", "1.36", "1.36.5", "v1.33.2", "v1.36.05", "v1.36.5.1", "v1.36.5-rc.0", "KEP"])
+def test_another_text_is_no_profile(given: str) -> None:
+    assert profile_named(given) is None
 
 
 def test_a_patch_level_prepares_again_as_the_next_release() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from drahealth.manager.profile import Gates
-from drahealth.manager.releases import DEFAULT_VERSION, MINORS, NEWEST, PROFILES
+from drahealth.manager.releases import DEFAULT_VERSION, MINORS, NEWEST, PROFILE_CHOICE
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.manager_command.program import Options, gates_of, make_server
 from drahealth.suites.unit.suites.test_command import refused
@@ -32,7 +32,11 @@ def root() -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--profile", "v0"), f"unknown profile 'v0'; choose one of {', '.join(PROFILES)}"),
+        (("--profile", "v0"), f"unknown profile 'v0'; choose {PROFILE_CHOICE}"),
+        (
+            (*REAL, "--profile", "v1.36.5"),
+            f"--profile v1.36.5 {MISMATCH}; pass --profile {NEWEST.name}, or --kubernetes with a release of 1.36",
+        ),
         (("--resync", "0"), "--resync must be a number of seconds above 0, got 0; the default is 60"),
         (("--metrics-port", "70000"), "--metrics-port must be between 0 and 65535, got 70000; 0 selects a free port"),
         (("--node-name", "Node A"), "invalid node name 'Node A'; pass --node-name, such as node-a"),

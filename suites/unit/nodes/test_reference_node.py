@@ -147,6 +147,11 @@ async def test_unsupported_kind_is_rejected(kind: str | None) -> None:
             await node.create({"kind": kind, "metadata": {"name": "x"}})
 
 
+async def test_patch_level_has_the_profile_of_its_kubelet() -> None:
+    async with ReferenceNode("v1.36.5") as node:
+        assert node.profile.name == "v1.36.4"
+
+
 def test_unknown_profile_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match=r"profile must be one of kep, .*got 'v1\.2'"):
         ReferenceNode("v1.2")

@@ -142,7 +142,8 @@ def test_all_health_apis_are_a_flag_of_the_run() -> None:
     ("flags", "named"),
     [
         ("--target cluster", ("--target", "reference, kubelet, kind")),
-        ("--profile v9", ("--profile", ", ".join(PROFILES))),
+        ("--profile v9", ("--profile", ", ".join(PROFILES), f"such as v{DEFAULT_VERSION}, got 'v9'")),
+        ("--profile v1.33.2", ("--profile", ", ".join(PROFILES), "got 'v1.33.2'")),
         ("--driver pod", ("--driver", "inline, process")),
         ("--health-api v1.NodeHealth", ("--health-api", "v1.DRAResourceHealth, v1alpha1.DRAResourceHealth")),
         (
@@ -191,6 +192,7 @@ def test_as_options_of_pytest_the_names_have_a_prefix() -> None:
     ("flags", "about"),
     [
         (f"--profile {NEWEST.name}", f"the reference, profile {NEWEST.name}"),
+        ("--profile v1.36.5", "the reference, profile v1.36.4"),
         ("--driver process", "the reference, profile kep, the fake driver in a process of its own"),
         (f"--target kubelet --kubernetes {NEWEST.release}.0", f"a real kubelet, Kubernetes {NEWEST.release}.0"),
         (
