@@ -100,9 +100,26 @@ def test_first_report_without_a_current_fault_fails() -> None:
     assert "in the first report of a new stream" in finding(AGREE, soon).seen
 
 
-def test_fault_that_is_taken_back_while_it_lasts_fails() -> None:
-    flaps = verdict(AGREE, lambda stream, device, at: OK if 12.1 < at < 13 else right(stream, device, at))
-    assert flaps is Verdict.FAIL
+WRONG: list[tuple[str, str, Reported]] = [
+    (AGREE, "one health API stays healthy", lambda s, device, at: OK if s == "old" else right(s, device, at)),
+    (AGREE, "taken back while it lasts", lambda s, device, at: OK if 12.1 < at < 13 else right(s, device, at)),
+    (AGREE, "new stream does not know it", lambda s, device, at: OK if s == "late" else right(s, device, at)),
+    (BYSTANDERS, "all devices break", lambda s, _, at: right(s, "gpu-1", at)),
+    (
+        BYSTANDERS,
+        "on a new stream",
+        lambda s, device, at: SICK if (s, device) == ("late", "gpu-0") else right(s, device, at),
+    ),
+    ("each-break-is-reported", "never", lambda *_: OK),
+    ("each-break-is-reported", "late", lambda s, device, at: OK if at < 17 else right(s, device, at)),
+    ("each-recovery-is-reported", "never", lambda _, device, at: SICK if device == "gpu-1" and at > BREAK else OK),
+]
+"""Checks that fail, what is wrong, and what the driver reports."""
+
+
+@pytest.mark.parametrize(("check", "what", "reported"), WRONG)
+def test_wrong_driver_fails(check: str, what: str, reported: Reported) -> None:
+    assert verdict(check, reported) is Verdict.FAIL
 
 
 def test_stream_may_show_a_fault_until_the_settle_time_is_over() -> None:
@@ -125,13 +142,6 @@ def test_bystander_that_changes_names_the_adapter_as_possible_cause() -> None:
     assert "the fault adapter may also change pool/gpu-2" in both.seen
     instead = finding(BYSTANDERS, run(lambda _, device, at: right("", "gpu-1" if device == "gpu-2" else "", at)))
     assert "the fault adapter may break another device than pool/gpu-1" in instead.seen
-
-
-def test_bystander_is_another_one_in_the_first_report_of_a_new_stream_fails() -> None:
-    def reported(stream: str, device: str, at: float) -> State:
-        return SICK if device == "gpu-0" and stream == "late" else right(stream, device, at)
-
-    assert verdict(BYSTANDERS, reported) is Verdict.FAIL
 
 
 def test_recovery_that_heals_another_broken_device_fails() -> None:

@@ -16,8 +16,17 @@ from drahealth.suites.driver_checks.verdicts import LEVELS, Finding, Level, Subj
 from drahealth.suites.driver_checks.verdicts import verdict_of as verdict_of_all
 from drahealth.suites.unit.driver_checks.evidence_of import HEADER, evidence_of
 from drahealth.suites.unit.driver_checks.healthy_run import healthy_run
+from drahealth.suites.unit.driver_checks.test_device_plugin_checks import FAULTS as PLUGIN_FAULTS
+from drahealth.suites.unit.driver_checks.test_device_plugin_checks import PODS as PLUGIN_PODS
+from drahealth.suites.unit.driver_checks.test_device_plugin_checks import WRONG as PLUGIN_CALLS
+from drahealth.suites.unit.driver_checks.test_device_plugin_checks import run_of
+from drahealth.suites.unit.driver_checks.test_fault_space_checks import WRONG as FAULT_SPACE
+from drahealth.suites.unit.driver_checks.test_fault_space_checks import run as run_of_plan
 from drahealth.suites.unit.driver_checks.test_health_checks import ROWS as HEALTH
 from drahealth.suites.unit.driver_checks.test_plugin_checks import ROWS as PLUGIN
+from drahealth.suites.unit.driver_checks.test_pod_checks import ROWS as PODS
+from drahealth.suites.unit.driver_checks.test_taint_checks import WRONG as TAINTS
+from drahealth.suites.unit.driver_checks.test_taint_checks import run as run_with_taints
 
 NO_SLICES = {"slices": ExperimentEnded("not applicable", "no API server")}
 
@@ -98,8 +107,15 @@ def test_violation_that_one_check_sees_decides_the_requirement(other: Verdict) -
 @cache
 def wrong_runs() -> list[tuple[str, str, Evidence]]:
     """Checks that fail, each with what is wrong in a run, and the evidence of the run."""
-    rows = [(check, what, edit) for check, what, edit, verdict in (*HEALTH, *PLUGIN) if verdict == "FAIL"]
-    return [(check, what, healthy_run(edit)) for check, what, edit in rows]
+    pods = [(check, f"Pod {number}", edit, verdict) for number, (check, edit, verdict) in enumerate(PODS)]
+    of_drivers, of_plugins = (*HEALTH, *PLUGIN, *pods), (*PLUGIN_CALLS, *PLUGIN_FAULTS, *PLUGIN_PODS)
+    found = [
+        *((check, what, healthy_run(edit)) for check, what, edit, verdict in of_drivers if verdict == "FAIL"),
+        *((check, what, run_of(edit)) for check, what, edit, verdict in of_plugins if verdict == "FAIL"),
+        *((check, what, run_with_taints(changes)) for check, changes, what in TAINTS),
+        *((check, what, run_of_plan(reported)) for check, what, reported in FAULT_SPACE),
+    ]
+    return [(check, what, replace(run, header=replace(run.header, level="full"))) for check, what, run in found]
 
 
 def test_violation_counts_although_no_experiment_ended() -> None:
@@ -113,7 +129,7 @@ def test_violation_counts_although_no_experiment_ended() -> None:
 def test_violation_counts_without_the_other_experiments() -> None:
     def counts(check: str, whole: Evidence) -> bool:
         shown = CHECKS[check].judge(whole).records
-        needed = {"registration", "services", "slices", *CHECKS[check].reads}
+        needed = {"registration", "services", "slices", "plugin-registration", *CHECKS[check].reads}
         needed |= {one.experiment for one in whole.records if one.number in shown}
         kept = replace(whole, records=tuple(one for one in whole.records if one.experiment in needed))
         return CHECKS[check].judge(kept).verdict is Verdict.FAIL

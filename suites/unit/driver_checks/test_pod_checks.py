@@ -77,28 +77,28 @@ def test_pod_of_a_healthy_driver_passes(check: str) -> None:
     assert finding(check).verdict is PASS
 
 
-@pytest.mark.parametrize(
-    ("check", "edit", "expected"),
-    [
-        (STARTS, all_of(never_running, calls(PREPARES, failing(), RUN)), FAIL),
-        (STARTS, never_running, FAIL),
-        (f"kubelet-{STARTS}", never_running, FAIL),
-        (f"kubelet-{LISTS}", without(PreparedClaimsRead, KUBELET_RUN), FAIL),
-        (f"kubelet-{ENDS}", without(PodDeleted, KUBELET_RUN), FAIL),
-        (STARTS, all_of(never_running, without(PodRequested, RUN)), NOT_TESTED),
-        (LISTS, never_running, NOT_TESTED),
-        (LISTS, statuses("gpu-0", at=1), FAIL),
-        (SHOWS, never_running, NOT_TESTED),
-        (SHOWS, statuses("gpu-0", "gpu-1", at=1), FAIL),
-        (SHOWS, statuses("gpu-0", "gpu-1", at=CHANGE), FAIL),
-        (SHOWS, pod_devices(lambda one: replace(one, pool=DRIVER)), FAIL),
-        (SHOWS, pod_devices(lambda one: replace(one, device="a")), FAIL),
-        (ENDS, without(PodDeleted, RUN), FAIL),
-        (ENDS, all_of(without(PodDeleted, RUN), calls(UNPREPARES, failing(), RUN)), FAIL),
-        (ENDS, never_running, NOT_TESTED),
-        (CDI, without(CdiSpecsRead, RUN), NOT_TESTED),
-    ],
-)
+ROWS: list[tuple[str, Edit, Verdict]] = [
+    (STARTS, all_of(never_running, calls(PREPARES, failing(), RUN)), FAIL),
+    (STARTS, never_running, FAIL),
+    (f"kubelet-{STARTS}", never_running, FAIL),
+    (f"kubelet-{LISTS}", without(PreparedClaimsRead, KUBELET_RUN), FAIL),
+    (f"kubelet-{ENDS}", without(PodDeleted, KUBELET_RUN), FAIL),
+    (STARTS, all_of(never_running, without(PodRequested, RUN)), NOT_TESTED),
+    (LISTS, never_running, NOT_TESTED),
+    (LISTS, statuses("gpu-0", at=1), FAIL),
+    (SHOWS, never_running, NOT_TESTED),
+    (SHOWS, statuses("gpu-0", "gpu-1", at=1), FAIL),
+    (SHOWS, statuses("gpu-0", "gpu-1", at=CHANGE), FAIL),
+    (SHOWS, pod_devices(lambda one: replace(one, pool=DRIVER)), FAIL),
+    (SHOWS, pod_devices(lambda one: replace(one, device="a")), FAIL),
+    (ENDS, without(PodDeleted, RUN), FAIL),
+    (ENDS, all_of(without(PodDeleted, RUN), calls(UNPREPARES, failing(), RUN)), FAIL),
+    (ENDS, never_running, NOT_TESTED),
+    (CDI, without(CdiSpecsRead, RUN), NOT_TESTED),
+]
+
+
+@pytest.mark.parametrize(("check", "edit", "expected"), ROWS)
 def test_pod_check_gives_the_expected_verdict(check: str, edit: Edit, expected: Verdict) -> None:
     assert finding(check, edit).verdict is expected
 

@@ -73,32 +73,32 @@ def test_driver_that_taints_the_broken_device_passes(check: str) -> None:
     assert finding(check, run(RIGHT)).verdict == "PASS"
 
 
-@pytest.mark.parametrize(
-    ("check", "changes", "seen"),
-    [
-        ("broken-device-is-tainted", {30.2: {}}, "the device has no taint"),
-        ("broken-device-is-tainted", {10.2: {"gpu-0": [TAINT]}, 30.2: {}}, "the device has no taint"),
-        ("broken-device-is-tainted", {18.0: {"gpu-1": [TAINT]}, 30.2: {}}, "only after 8.0 s"),
-        ("broken-device-is-tainted", {10.2: {"gpu-1": [{**TAINT, "effect": "None"}]}, 30.2: {}}, f"has {KEY}:None"),
-        ("broken-device-is-tainted", {10.2: {"gpu-1": [{**TAINT, "key": "other"}]}}, "has other:NoSchedule"),
-        ("broken-device-is-tainted", {10.2: {"gpu-1": [TAINT]}, 15.0: {}, 30.2: {}}, "has no taint later"),
-        ("taint-is-removed-after-recovery", {10.2: {"gpu-1": [TAINT]}}, f"has {KEY}:NoSchedule"),
-        ("taint-is-removed-after-recovery", {10.2: {"gpu-1": [TAINT]}, 40.0: {}}, "only after 10.0 s"),
-        ("fault-leaves-other-taints-alone", {10.2: {"gpu-0": [TAINT], "gpu-1": [TAINT]}, 30.2: {}}, "gpu-0 has"),
-        (
-            "taint-keeps-its-time",
-            {10.2: {"gpu-1": [TAINT]}, 15.0: {"gpu-1": [{**TAINT, "timeAdded": "2026-01-01T00:00:15Z"}]}},
-            "timeAdded is 2026-01-01T00:00:15Z",
-        ),
-        (
-            "slices-do-not-churn-during-a-fault",
-            {10.2: {"gpu-1": [TAINT]}, 15.0: {"gpu-1": [TAINT]}, 30.2: {}},
-            "written again with the same content",
-        ),
-        ("taint-key-has-a-domain-of-the-vendor", {10.2: {"gpu-1": [{**TAINT, "key": "broken"}]}}, "broken:NoSchedule"),
-        ("taint-key-has-a-domain-of-the-vendor", {10.2: {"gpu-1": [{**TAINT, "key": "x.k8s.io/a"}]}}, "x.k8s.io/a"),
-    ],
-)
+WRONG: list[tuple[str, Mapping[float, Taints], str]] = [
+    ("broken-device-is-tainted", {30.2: {}}, "the device has no taint"),
+    ("broken-device-is-tainted", {10.2: {"gpu-0": [TAINT]}, 30.2: {}}, "the device has no taint"),
+    ("broken-device-is-tainted", {18.0: {"gpu-1": [TAINT]}, 30.2: {}}, "only after 8.0 s"),
+    ("broken-device-is-tainted", {10.2: {"gpu-1": [{**TAINT, "effect": "None"}]}, 30.2: {}}, f"has {KEY}:None"),
+    ("broken-device-is-tainted", {10.2: {"gpu-1": [{**TAINT, "key": "other"}]}}, "has other:NoSchedule"),
+    ("broken-device-is-tainted", {10.2: {"gpu-1": [TAINT]}, 15.0: {}, 30.2: {}}, "has no taint later"),
+    ("taint-is-removed-after-recovery", {10.2: {"gpu-1": [TAINT]}}, f"has {KEY}:NoSchedule"),
+    ("taint-is-removed-after-recovery", {10.2: {"gpu-1": [TAINT]}, 40.0: {}}, "only after 10.0 s"),
+    ("fault-leaves-other-taints-alone", {10.2: {"gpu-0": [TAINT], "gpu-1": [TAINT]}, 30.2: {}}, "gpu-0 has"),
+    (
+        "taint-keeps-its-time",
+        {10.2: {"gpu-1": [TAINT]}, 15.0: {"gpu-1": [{**TAINT, "timeAdded": "2026-01-01T00:00:15Z"}]}},
+        "timeAdded is 2026-01-01T00:00:15Z",
+    ),
+    (
+        "slices-do-not-churn-during-a-fault",
+        {10.2: {"gpu-1": [TAINT]}, 15.0: {"gpu-1": [TAINT]}, 30.2: {}},
+        "written again with the same content",
+    ),
+    ("taint-key-has-a-domain-of-the-vendor", {10.2: {"gpu-1": [{**TAINT, "key": "broken"}]}}, "broken:NoSchedule"),
+    ("taint-key-has-a-domain-of-the-vendor", {10.2: {"gpu-1": [{**TAINT, "key": "x.k8s.io/a"}]}}, "x.k8s.io/a"),
+]
+
+
+@pytest.mark.parametrize(("check", "changes", "seen"), WRONG)
 def test_wrong_taints_fail(check: str, changes: Mapping[float, Taints], seen: str) -> None:
     found = finding(check, run(changes))
     assert (found.verdict, seen in found.seen) == ("FAIL", True), found
