@@ -5,6 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from drahealth.manager import releases
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.kubelet import binaries
 from drahealth.suites.targets.kubelet.binaries import HELM, Binaries, FirstThatCan, Installed, Source, Store
@@ -82,11 +83,14 @@ _SECONDS = 60.0
 def check_release(kubelet: Path, kubernetes: str) -> str:
     """The release of a kubelet, such as 1.36.5; `kubernetes` for one without a release: a plain `go build` sets none.
 
-    Raises ConfigurationError if the file is not a kubelet, or belongs to another minor release than `kubernetes`.
+    Raises ConfigurationError if the file is not a kubelet, or belongs to an unsupported release or another minor
+    release than `kubernetes`.
     """
     version = own_release(kubelet)
     if version == _NO_RELEASE:
         return kubernetes
+    if releases.find(version) is None:
+        raise _unsupported(kubelet, version)
     minor, wanted = (".".join(release.split(".")[:2]) for release in (version, kubernetes))
     if minor != wanted:
         raise ConfigurationError(
@@ -94,6 +98,18 @@ def check_release(kubelet: Path, kubernetes: str) -> str:
             f"select the release of the kubelet, such as --kubernetes {minor}.0",
         )
     return version
+
+
+def _unsupported(kubelet: Path, version: str) -> ConfigurationError:
+    """A kubelet of an older release has no profile; one of a newer release can be built without a release."""
+    minor = version.rpartition(".")[0]
+    hint = f"choose a kubelet of {', '.join(releases.MINORS[::-1])}"
+    if releases.patch_level(version) > releases.patch_level(releases.DEFAULT_VERSION):
+        hint = (
+            f"build it with `go build ./cmd/kubelet`, which sets no release: then --kubernetes {releases.MINORS[-1]} "
+            "or next selects its control plane and its known issues"
+        )
+    return ConfigurationError(f"drahealth does not support Kubernetes {minor}, the release of {kubelet}", hint)
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.manager.releases import FIXABLE, NEWEST
+from drahealth.manager.releases import FIXABLE, MINORS, NEWEST
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.run.options import Options
 from drahealth.suites.targets.kubelet import doctor
@@ -62,6 +62,19 @@ def test_a_kubelet_of_another_release_is_rejected_with_the_option_to_select_it(f
     with pytest.raises(ConfigurationError) as refused:
         check_release(program(folder, "Kubernetes v1.36.3"), "1.37.1")
     assert "--kubernetes 1.36.0" in refused.value.hint
+
+
+@pytest.mark.parametrize("kubernetes", ["1.37.1", "1.99.0"])
+def test_a_kubelet_of_a_newer_release_is_rejected_with_a_way_to_judge_it(folder: Path, kubernetes: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"does not support Kubernetes 1\.99, the release of") as refused:
+        check_release(program(folder, "Kubernetes v1.99.2"), kubernetes)
+    assert f"--kubernetes {MINORS[-1]} or next" in refused.value.hint
+
+
+def test_a_kubelet_of_an_older_release_is_rejected_with_the_supported_ones(folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"does not support Kubernetes 1\.33, the release of") as refused:
+        check_release(program(folder, "Kubernetes v1.33.2"), "1.37.1")
+    assert ", ".join(MINORS[::-1]) in refused.value.hint
 
 
 @pytest.mark.parametrize(
