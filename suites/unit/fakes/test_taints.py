@@ -263,6 +263,12 @@ async def until_published(rig: Rig, keys: dict[str, list[str]]) -> None:
                 return
 
 
+@pytest.mark.parametrize("key", ["a..b/x", "a-/x", "A.com/x", "/x", "a.com/", f"{'a' * 254}/x", f"a.com/{'x' * 64}"])
+def test_taint_key_that_kubernetes_refuses_is_rejected(key: str) -> None:
+    with pytest.raises(ValueError, match=r"a taint key must look like example\.com/unhealthy"):
+        Taint(key)
+
+
 async def test_a_taint_of_the_options_must_be_a_taint(rig: Rig) -> None:
     with pytest.raises(ValueError, match=r"a taint key must look like example\.com/unhealthy"):
         rig.options(unhealthy_taint="no label!")
