@@ -41,7 +41,8 @@ def evidence_pages() -> Iterator[tuple[str, str]]:
     yield "coverage.md", coverage_page("")
     yield "driver-mutants.md", driver_mutants_page("")
     yield "upstream-tests.md", upstream_tests_page()
-    yield "mutants.md", page.page(json.loads((MUTATION / "score.json").read_text()), requirements())
+    rules = page.read_rules((MUTATION / "survivors.toml").read_text())
+    yield "mutants.md", page.page(json.loads((MUTATION / "score.json").read_text()), requirements(), rules)
     found = json.loads((MUTATION / "wrong-kubelets.json").read_text())
     trials = {name: Trial(**{"key": name, **result}) for name, result in found["results"].items()}
     wrong = [one for one in kubelets.read_wrong_kubelets(MUTATION / "wrong-kubelets") if one.name in trials]

@@ -258,7 +258,7 @@ class Fault:
     @classmethod
     def of(cls, key: str) -> "Fault":
         """The fault with this key, also one without an effect. Raises KeyError if the model has none."""
-        return {fault.key: fault for fault in _product()}[key]
+        return _by_key()[key]
 
 
 @cache
@@ -269,6 +269,11 @@ def _code() -> str:
 def every_fault() -> Iterator[Fault]:
     """All faults of the model, but those without an effect."""
     return (fault for fault in _product() if not why_equivalent(fault))
+
+
+@cache
+def _by_key() -> Mapping[str, Fault]:
+    return {fault.key: fault for fault in _product()}
 
 
 def _product() -> Iterator[Fault]:

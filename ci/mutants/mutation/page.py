@@ -2,10 +2,11 @@
 
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
 from typing import Any, Generic, TypeVar
 
+from mutation.faults import Fault, every_fault
 from mutation.hand import LEFT_OUT, HandMutant
 from mutation.operators import OPERATORS, RULES
 from mutation.running import LIMITS, Trial, Tried
@@ -93,6 +94,53 @@ def read_equivalent(text: str) -> dict[str, str]:
     return found
 
 
+# Why faults of the model survive (survivors.toml). Pure.
+
+
+class RuleError(ValueError):
+    """An invalid list of rules; the message names the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A reason why faults survive."""
+
+    parts: Mapping[str, Collection[str]]
+    """The texts that it names, by the part of a fault: `seam`, `what`, `which`, `moment` or `change`."""
+    reason: str
+
+    def covers(self, fault: Fault) -> bool:
+        """Whether the fault has one of the texts of each part."""
+        return all(getattr(fault, part) in texts for part, texts in self.parts.items())
+
+
+def read_rules(text: str) -> tuple[Rule, ...]:
+    """The rules of a file, in its order. Raises RuleError."""
+    try:
+        entries = tomllib.loads(text).get("rule", [])
+    except tomllib.TOMLDecodeError as error:
+        raise RuleError(f"invalid TOML: {error}") from None
+    names = [part.name for part in fields(Fault)]
+    known = dict(zip(names, map(set, zip(*map(astuple, every_fault()), strict=True)), strict=True))
+    found = []
+    for number, entry in enumerate(entries, start=1):
+        reason, parts = entry.get("reason"), {part: texts for part, texts in entry.items() if part != "reason"}
+        if not isinstance(reason, str) or not reason:
+            raise RuleError(f"rule {number}: must have the text `reason`")
+        for part, texts in parts.items():
+            if part not in known:
+                raise RuleError(f"rule {number}: unknown key `{part}`")
+            if not isinstance(texts, list) or not known[part].issuperset(texts):
+                raise RuleError(f"rule {number}: `{part}` must be a list of texts of the model")
+        found.append(Rule(parts, reason))
+    return tuple(found)
+
+
+def why_survives(fault: Fault, rules: Iterable[Rule]) -> str:
+    """The reason of the first rule that covers the fault; empty if there is none."""
+    return next((rule.reason for rule in rules if rule.covers(fault)), "")
+
+
 def summary(score: Score[Any]) -> str:
     """The figures in one line."""
     counts = ", ".join(f"{number} {name}" for name, number in sorted(score.counts.items()))
@@ -123,7 +171,7 @@ def caught_of(found: Mapping[str, Any]) -> tuple[int, int]:
     return sum(caught for caught, _ in groups), sum(counted for _, counted in groups)
 
 
-def page(found: Mapping[str, Any], names: Iterable[str]) -> str:
+def page(found: Mapping[str, Any], names: Iterable[str], rules: Sequence[Rule]) -> str:
     """The page of the evidence, from the content of score.json. `names`: all requirements."""
     hand, automatic, model = found["hand"], found["automatic"], found["faults"]
     left_out = [(f"`{path}`", reason) for path, reason in LEFT_OUT.items()]
@@ -145,7 +193,7 @@ def page(found: Mapping[str, Any], names: Iterable[str]) -> str:
     lines += ["", "Automatic changes that survived or that no scenario covers:\n"]
     lines += [f"- `{one}`" for one in automatic["survivors"]] or ["None."]
     lines += ["", "Faults of the model that survived:\n"]
-    lines += [f"- {one}" for one in model["survivors"]] or ["None."]
+    lines += [f"- {one}. {why_survives(Fault.of(one), rules)}" for one in model["survivors"]] or ["None."]
     return "\n".join(lines) + "\n"
 
 
@@ -210,6 +258,7 @@ _MODEL = """\
 Nobody wrote these errors. A fault model of a kubelet (`ci/mutants/mutation/faults.py`) lists what can happen to health
 at each place that takes, keeps or shows it. An error is one such event, for one kind of object, at one moment and one
 kind of change. The sample draws each kind of event equally often. All scenarios run, until the first one fails.
+`ci/mutants/survivors.toml` has the reasons why faults survive.
 """
 _BY_REQUIREMENT = """\
 The columns have the number of changes that violate each requirement. `ci/mutants/run` tries a change until the first

@@ -50,7 +50,7 @@ def test_the_page_names_parts_kills_and_survivors() -> None:
     by_hand, automatic = kept(hand, lambda one: one.part), kept(score("killed", "survived"), lambda one: one.operator)
     model = {"seed": 1, **kept(Score({}, tuple(faults.sample(1, 1)), {}), lambda one: one.seam)}
     found = {"tried": "all changes", "hand": by_hand, "automatic": automatic, "faults": model}
-    lines = page(found, ["STATUS-01", "STATUS-02"]).splitlines()
+    lines = page(found, ["STATUS-01", "STATUS-02"], ()).splitlines()
     wanted = {
         "| streams | 0 | 1 |",
         "| STATUS-01 | 0 | 1 | 0 |",
