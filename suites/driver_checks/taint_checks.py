@@ -688,8 +688,8 @@ def _generation(found: Any) -> tuple[str, int]:
     return text(found, "spec", "pool", "name"), _number(found, "generation")
 
 
-def _content(found: Any) -> tuple[int, list[Any]]:
-    """The number of ResourceSlices of the pool, and the devices without the times of their taints.
+def _content(found: Any) -> dict[str, Any]:
+    """The spec without the generation of the pool, and without the times of the taints.
 
     TAINT-03 judges the times. The number changes with taints: a ResourceSlice with taints has at most 64 devices.
     """
@@ -700,17 +700,19 @@ def _content(found: Any) -> tuple[int, list[Any]]:
     return _with_taints(found, lambda taints: list(map(timeless, taints)))
 
 
-def _untainted(found: Any) -> tuple[int, list[Any]]:
+def _untainted(found: Any) -> dict[str, Any]:
     """The same without taints."""
     return _with_taints(found, lambda _: [])
 
 
-def _with_taints(found: Any, taints: Callable[[list[Any]], list[Any]]) -> tuple[int, list[Any]]:
+def _with_taints(found: Any, taints: Callable[[list[Any]], list[Any]]) -> dict[str, Any]:
     devices = [
         {**one, "taints": taints(sequence(one, "taints"))} if isinstance(one, dict) else one
         for one in sequence(found, "spec", "devices")
     ]
-    return _number(found, "resourceSliceCount"), devices
+    spec = at(found, "spec")
+    count = _number(found, "resourceSliceCount")
+    return {**(spec if isinstance(spec, dict) else {}), "devices": devices, "pool": count}
 
 
 @check(

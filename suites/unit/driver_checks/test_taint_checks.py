@@ -255,6 +255,15 @@ def test_new_generation_of_a_pool_in_which_two_slices_change_is_right() -> None:
     assert verdicts_of(before, (10.0, PLAN, BROKEN), *writes) == ["PASS", "PASS"]
 
 
+def test_write_that_changes_another_field_than_the_devices_is_right() -> None:
+    """A driver with partitions can change its counters, or where its devices are reachable from."""
+    name = "fault-during-prepare"
+    other = slice_of({})
+    other["spec"]["sharedCounters"] = [{"name": "gpu-0", "counters": {"memory": {"value": "8Gi"}}}]
+    steps = ((9.0, name, SlicesListed((slice_of({}),))), (10.0, name, BROKEN))
+    assert verdicts_of(*steps, (10.2, name, SliceChanged("MODIFIED", other))) == ["PASS", "PASS"]
+
+
 def test_new_generation_with_other_devices_is_right() -> None:
     """A driver that divides a device for a claim publishes a new generation of its pool."""
     divided = slice_of({}, generation=2, count=2)
