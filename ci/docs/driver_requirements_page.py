@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
-from drahealth.suites.driver_checks.fault_plan import AFTER_AGAIN, AGAIN, DRIVERS, PLUGINS
+from drahealth.suites.driver_checks.fault_plan import AFTER_AGAIN, AGAIN, DRIVERS, PLUGINS, TOGETHER, Dimension
 from drahealth.suites.driver_checks.verdicts import DriverRequirement, SubjectKind, requirements
 from drahealth.suites.observing.rules import RULES
 
@@ -64,9 +64,9 @@ FAULTS_HEAD = """
 ## What each level covers
 
 `drahealth check` causes no faults. At level `core`, the experiment `fault-plan` covers each value of this table. At
-level `full`, it covers each pair of a device, a moment and a change, in at most 120 s. It breaks several devices
-side by side; the others are bystanders. The certificate lists the covered values, and what the driver profile could
-not cause.
+level `full`, it covers each pair of a device, a moment and a change, in at most 120 s. A change has several steps, and
+a pair with it is covered if one of them happens. Several devices break side by side; the others are bystanders. The
+certificate lists the covered values, and what the driver profile could not cause.
 
 Level `full` also causes faults while the driver is stopped with SIGSTOP, without a stream, across a kill of the driver,
 and after a kill of a scripted backend ([experiments](#experiments)).
@@ -118,17 +118,22 @@ def _parts(note: str) -> Iterator[str]:
 
 def _dimensions() -> Iterator[str]:
     for dimension in DRIVERS.dimensions:
-        core = "once" if dimension.pairs else "in each stage"
-        full = "with each value of the other two" if dimension.pairs else "in each stage"
         for value, meaning in dimension.values.items():
+            core, full = _covered(dimension, value, "in each stage")
             first = f"at the moment {AGAIN}" if value == AFTER_AGAIN else core
             yield f"| {dimension.name} | {value} | {meaning} | {first} | {full} |\n"
     yield PLUGIN_FAULTS_HEAD
     for dimension in PLUGINS.dimensions:
-        core = "once" if dimension.pairs else "at some moments"
-        full = "with each value of the other two" if dimension.pairs else "at some moments"
         for value, meaning in dimension.values.items():
+            core, full = _covered(dimension, value, "at some moments")
             yield f"| {dimension.name} | {value} | {meaning} | {core} | {full} |\n"
+
+
+def _covered(dimension: Dimension, value: str, otherwise: str) -> tuple[str, str]:
+    """How often levels core and full cause a value. `otherwise` is for dimensions without pairs."""
+    if not dimension.pairs:
+        return otherwise, otherwise
+    return "once", "once" if value == TOGETHER else "with each value of the other two"
 
 
 def _table(subject: SubjectKind) -> Iterator[str]:

@@ -199,10 +199,14 @@ def _prepared_devices(evidence: Evidence) -> list[Step]:
     "claims",
     fix="Before NodePrepareResources returns, write a valid CDI spec to the CDI directory. The spec must define each "
     "CDI device ID that NodePrepareResources returns.",
+    reads=(PLAN, "idle"),
 )
 def cdi_device_ids_are_in_a_valid_spec(evidence: Evidence) -> Finding:
-    """The CDI device IDs of prepared claims are defined in a valid spec of the CDI directory."""
-    prepared, reads = _prepared_devices(evidence), list(evidence.of(CdiSpecsRead, "claims"))
+    """The CDI device IDs of prepared claims are defined in a valid spec of the CDI directory.
+
+    Also after the faults of the plan, and after a time without a subscriber.
+    """
+    prepared, reads = _prepared_devices(evidence), list(evidence.of(CdiSpecsRead, "claims", PLAN, "idle"))
     if not prepared:
         return not_tested("no claim was prepared")
     if not any(one.cdi_ids for step in prepared for one in step.devices):
@@ -225,7 +229,7 @@ def cdi_device_ids_are_in_a_valid_spec(evidence: Evidence) -> Finding:
 def _held(evidence: Evidence, read: Observation[CdiSpecsRead]) -> list[Step]:
     """The last call for each claim that is prepared with CDI device IDs at the time of the read."""
     held: dict[str, Step] = {}
-    for step in steps(evidence, "claims"):
+    for step in steps(evidence, read.experiment):
         if step.number > read.number:
             break
         if not step.problem and step.call.kind == "prepare":
@@ -336,11 +340,11 @@ def restarted_driver_returns_the_same_devices(evidence: Evidence) -> Finding:
     return _prepared_again(again, _first_problem(evidence, "driver-restart"))
 
 
-_WITHOUT_RESTART = ("slow-prepare", "fault-during-prepare")
+_WITHOUT_RESTART = ("slow-prepare", "fault-during-prepare", "idle")
 """Other experiments that prepare and unprepare claims of one process of the driver."""
 
 
-@check("PLUGIN-07", "claims", fix=_ONCE_UNPREPARED)
+@check("PLUGIN-07", "claims", fix=_ONCE_UNPREPARED, reads=_WITHOUT_RESTART)
 def second_unprepare_succeeds(evidence: Evidence) -> Finding:
     """An unprepared claim is unprepared once more."""
     found = [one for one in steps(evidence, "claims") if one.call.kind == "unprepare" and one.known]

@@ -321,8 +321,11 @@ class Calls:
         self._lab = lab
 
     async def prepare(self, *claims: ClaimRef) -> Called:
-        """Prepares claims in one call. Raises Hung, and Incomplete if the driver has ended."""
-        return self._checked(await self._calls.prepare(*claims, limit=CALL_LIMIT))
+        """Prepares claims in one call, and reads the CDI specs. Raises Hung, and Incomplete if the driver has ended."""
+        called = self._checked(await self._calls.prepare(*claims, limit=CALL_LIMIT))
+        if not all(map(called.problem_of, claims)):
+            self._lab.record(CdiSpecsRead(read_specs(*self._lab.subject.places.cdi_dirs)))
+        return called
 
     async def unprepare(self, *claims: ClaimRef) -> Called:
         """Unprepares claims in one call. Raises Hung, and Incomplete if the driver has ended."""
@@ -359,7 +362,6 @@ async def _one_claim(lab: Lab, made: Allocator, calls: Calls) -> None:
     a = await made.claim(made.shapes[0], "a")
     if (await calls.prepare(a)).problem_of(a):
         return
-    lab.record(CdiSpecsRead(read_specs(*lab.subject.places.cdi_dirs)))
     await _watch_prepared_devices(lab)
     await calls.prepare(a)
     await calls.unprepare(a)
@@ -381,9 +383,17 @@ async def _several_claims(lab: Lab, made: Allocator, calls: Calls, a: ClaimRef) 
     if len(made.shapes) > 1:
         b = await made.claim(made.shapes[1], "b")
         await calls.prepare(a, b)
-        lab.record(CdiSpecsRead(read_specs(*lab.subject.places.cdi_dirs)))
         await calls.unprepare(a, b)
     await _each_device(made, calls)
+
+
+async def prepare_all(lab: Lab, plugin: Plugin) -> None:
+    """Prepares and unprepares a claim for each device, one after another. A call that hangs is the last one."""
+    async with allocator(lab, plugin) as made, claim_calls(lab, plugin) as calls:
+        with suppress(Hung):  # the record shows it
+            async for claim in made.each([*made.shapes, *made.others], "each"):
+                await calls.prepare(claim)
+                await calls.unprepare(claim)
 
 
 async def _each_device(made: Allocator, calls: Calls) -> None:

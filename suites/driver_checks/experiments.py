@@ -356,7 +356,8 @@ FAULT_EXPERIMENTS = (
     Experiment(
         "idle",
         "Break a device, if the driver profile has a fault. Close all health streams, wait for 36 s, and open two "
-        "streams. Wait for a second report of each device, also after the recovery.",
+        "streams of each health API. Wait for a second report of each device. Clear the fault, register the driver "
+        "again, and prepare each device. Break the device once more.",
         "idle",
         60,
         frozenset({"start", "health"}),

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 
 from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.manager.profile import KEP
@@ -43,7 +43,7 @@ from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import Device
 from drahealth.suites.driver_checks.observed_health import APART, FIRST_REPORT_WAIT
 from drahealth.suites.driver_checks.registration_experiments import register_again, restarted
-from drahealth.suites.driver_checks.scripted_kubelet import subscribed
+from drahealth.suites.driver_checks.scripted_kubelet import Subscriber, subscribed
 
 HELD = 15.0
 """Seconds at most for which the faults of one stage last, so that each device is reported again without a change."""
@@ -271,11 +271,12 @@ class _Player:
                 shown = await self._shown(acts, before)
                 await self._tainted(stage, acts)
             else:
-                async with subscribed(bench.plugin, self._apis[0], self._lab.subject.clock, self._lab.record) as during:
+                async with AsyncExitStack() as opened:
+                    during = [await opened.enter_async_context(self._stream(api)) for api in self._apis]
                     await asyncio.gather(*work)
                     shown = await self._shown(acts, before)
                     await self._tainted(stage, acts)
-                    await during.reported(FIRST_REPORT_WAIT)
+                    await asyncio.gather(*(stream.reported(FIRST_REPORT_WAIT) for stream in during))
         await self._later(subscribers)
         if shown and stage is self._held:
             await bench.streams.follow(limit=HELD)
@@ -341,18 +342,20 @@ class _Player:
             self._taints = all(await asyncio.gather(*found))
 
     async def _later(self, subscribers: Sequence[str]) -> None:
-        """Opens a stream of each health API, another one after it was cancelled, and one after a registration."""
-        lab, plugin = self._lab, self._bench.plugin
+        """Opens a stream of each health API, and another one after it was cancelled, or after a registration."""
 
         async def first(api: HealthApi) -> None:
-            async with subscribed(plugin, api, lab.subject.clock, lab.record) as stream:
+            async with self._stream(api) as stream:
                 await stream.reported(FIRST_REPORT_WAIT)
 
         await asyncio.gather(*map(first, self._apis))
         if AFTER_AGAIN in subscribers:
-            await register_again(lab, plugin)
-        await first(self._apis[0])
-        await lab.subject.clock.sleep(APART)
+            await register_again(self._lab, self._bench.plugin)
+        await asyncio.gather(*map(first, self._apis))
+        await self._lab.subject.clock.sleep(APART)
+
+    def _stream(self, api: HealthApi) -> AbstractAsyncContextManager[Subscriber]:
+        return subscribed(self._bench.plugin, api, self._lab.subject.clock, self._lab.record)
 
     def _gap(self, gap: Gap) -> None:
         self._lab.record(FaultGap(self._lab.subject.label, gap.dimension, gap.value, gap.reason))

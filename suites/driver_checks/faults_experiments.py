@@ -10,7 +10,7 @@ from pathlib import Path
 from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto.events import BackendSwitched
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.driver_checks.claims_experiments import Hung, allocator, claim_calls, reads_claim
+from drahealth.suites.driver_checks.claims_experiments import Hung, allocator, claim_calls, prepare_all, reads_claim
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS, NO_BACKEND, Incomplete, NotApplicable
 from drahealth.suites.driver_checks.faults_steps import Bench, bench_of, expected
 from drahealth.suites.driver_checks.lab import Lab
@@ -62,9 +62,13 @@ async def stopped(lab: Lab) -> AsyncGenerator[None, None]:
 
 
 async def idle(lab: Lab) -> None:
-    """Breaks a device, closes all streams for 36 s, opens two again, and follows their reports, also the recovery."""
+    """Breaks a device, closes all streams for 36 s, opens them again, and follows their reports.
+
+    Then the device recovers. The driver is registered again, each device gets a claim, and the device breaks once more.
+    """
     fault = next(iter(lasting(lab.subject.faults, 0)), None)
     async with bench_of(lab) as bench:
+        await bench.published()
         device = await bench.healthy_device(fault) if fault else None
         if fault and device:
             await _break(bench, fault, device)
@@ -75,7 +79,13 @@ async def idle(lab: Lab) -> None:
         await bench.follow()
         if fault and device:
             await _clear(bench, fault, device)
-            await bench.follow()
+        await register_again(lab, bench.plugin)
+        if await bench.published():
+            await prepare_all(lab, bench.plugin)
+        if fault and device and await _break(bench, fault, device):
+            await _clear(bench, fault, device)
+        await bench.follow()
+        await bench.list_slices()
 
 
 async def kubelet_restart(lab: Lab) -> None:

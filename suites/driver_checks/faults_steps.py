@@ -31,7 +31,7 @@ Shown = Callable[[DeviceHealth], bool]
 
 
 class FaultStreams:
-    """The open streams: two of the best health API, and one of each other. They show whether all hear a change.
+    """The open streams: two of each health API. They show whether all hear a change.
 
     A health API of prepared devices is watched, too, but nobody waits for its reports.
     """
@@ -132,8 +132,8 @@ def expected(health: Health) -> Shown:
 
 
 @asynccontextmanager
-async def fault_streams(lab: Lab, plugin: Plugin, best: int = 2) -> AsyncGenerator[FaultStreams, None]:
-    """Streams of all health APIs, `best` of the best one. Those with all devices have reported, if they do so in time.
+async def fault_streams(lab: Lab, plugin: Plugin, each: int = 2) -> AsyncGenerator[FaultStreams, None]:
+    """So many streams of each health API. Those with all devices have reported, if they do so in time.
 
     The first streams of a process stay open: a kubelet is the first subscriber of a driver, too. Raises NotApplicable
     if the driver has no health API with all devices.
@@ -143,7 +143,7 @@ async def fault_streams(lab: Lab, plugin: Plugin, best: int = 2) -> AsyncGenerat
         first = {} if lab.facts.health_apis.done() else await _first_streams(lab, plugin, stack)
         served = [HEALTH_APIS[name] for name in lab.facts.health_apis.result()]
         streams: list[Subscriber] = []
-        for api in (*served[:1] * best, *served[1:]):
+        for api in served * each:
             if api in first:
                 streams.append(first.pop(api))
             else:
@@ -383,6 +383,11 @@ class Bench:
         if watched and slices and not watched.recording:
             watched.list()
         return published_devices(slices)
+
+    async def list_slices(self) -> None:
+        """Records the ResourceSlices once more, if there is an API server."""
+        if watched := await self._watched():
+            watched.list()
 
     async def _watched(self) -> SliceWatch | None:
         """The watch of the ResourceSlices, which lasts until the end of the experiment; None without an API server."""

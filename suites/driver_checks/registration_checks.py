@@ -172,13 +172,18 @@ def refused_driver_can_be_registered_again(evidence: Evidence) -> Finding:
 @check(
     "PLUGIN-04",
     "reregistration",
+    reads=("idle",),
     fix="Keep the registration socket open after the registration. Answer each call of GetInfo and "
     "NotifyRegistrationStatus.",
 )
 def driver_registers_again_at_the_same_socket(evidence: Evidence) -> Finding:
-    """GetInfo and NotifyRegistrationStatus succeed, and NodePrepareResources without claims is answered."""
+    """GetInfo and NotifyRegistrationStatus succeed, and NodePrepareResources without claims is answered.
+
+    Also after a time without a subscriber.
+    """
     name = "reregistration"
-    described_again, accepted = list(get_info(evidence, name)), list(notified(evidence, name))
+    described_again = [*get_info(evidence, name), *get_info(evidence, "idle")]
+    accepted = [*notified(evidence, name), *notified(evidence, "idle")]
     paths = {method.path for method in PREPARE.values()}
     prepared = [
         one
@@ -191,6 +196,8 @@ def driver_registers_again_at_the_same_socket(evidence: Evidence) -> Finding:
     for one in prepared:
         if not is_served(one.what):
             return failed(f"{one.what.method} is answered after a second registration", outcome(one.what), one.number)
+    for missing in (found for each in (name, "idle") for found in evidence.of(RegistrationFailed, each)):
+        return failed("the registration socket exists while the driver runs", missing.what.problem, missing.number)
     if not (described_again and accepted and prepared):
         return not_tested("the driver was not registered again")
     before = described(evidence)

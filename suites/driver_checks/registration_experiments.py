@@ -233,6 +233,8 @@ async def register_again(lab: Lab, plugin: Plugin) -> None:
     """Registers at the same socket, as a restarted kubelet does. Raises Incomplete if the socket is gone."""
     socket = next((one for one in find_sockets(lab.subject.places.registry_dir) if one.path == plugin.socket), None)
     if socket is None:
+        lab.subject.check_running()
+        lab.record(RegistrationFailed(path_text(plugin.socket), "the registration socket no longer exists"))
         raise Incomplete(f"registration socket {plugin.socket.name} no longer exists")
     await register(socket, lab.subject.clock, lab.record)
 

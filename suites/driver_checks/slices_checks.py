@@ -30,7 +30,7 @@ from drahealth.suites.driver_checks.observed import (
     slice_name,
     text,
 )
-from drahealth.suites.driver_checks.observed_health import served_apis, streams
+from drahealth.suites.driver_checks.observed_health import acted_on, fault_steps, served_apis, streams
 from drahealth.suites.driver_checks.output_text import exit_text
 from drahealth.suites.driver_checks.verdicts import Finding, failed, not_applicable, not_tested, passed
 
@@ -72,13 +72,16 @@ def driver_publishes_its_devices(evidence: Evidence) -> Finding:
     "slices",
     fix="Compare the published ResourceSlices with the current devices. Write a ResourceSlice only if a device was "
     "added, removed or changed. Do not publish values that change often, such as temperatures.",
+    reads=("idle",),
 )
 def slices_do_not_change(evidence: Evidence) -> Finding:
-    """No ResourceSlice is written again with the same devices."""
-    lists = list(evidence.of(SlicesListed, "slices"))
+    """No ResourceSlice is written again with the same devices. None goes while nobody watches the health."""
+    lists, driver = list(evidence.of(SlicesListed, "slices")), driver_name(evidence)
+    if gone := _unpublished(evidence, driver):
+        return gone
     if not lists or not published(evidence).ever:
         return not_tested("no ResourceSlice was listed")
-    driver, first = driver_name(evidence), lists[0]
+    first = lists[0]
     last = {slice_name(one): content(one) for one in first.what.slices if is_of(one, driver)}
     for one in evidence.of(SliceChanged, "slices"):
         if one.number < first.number or not is_of(one.what.slice, driver):
@@ -94,6 +97,22 @@ def slices_do_not_change(evidence: Evidence) -> Finding:
             seen = f"{name} was written again {one.at - first.at:.0f} s after the first list; {same}"
             return failed("no write of a ResourceSlice while its devices do not change", seen, first.number, one.number)
     return passed("no ResourceSlice was written again", *(one.number for one in lists))
+
+
+def _unpublished(evidence: Evidence, driver: str) -> Finding | None:
+    """Devices that do not break, and are published before a time without a subscriber, but not after it."""
+    lists = list(evidence.of(SlicesListed, "idle"))
+    if len(lists) < 2:
+        return None
+    before = _listed(lists[0].what, driver) - {acted_on(one) for one in fault_steps(evidence, "idle")}
+    if missing := before - _listed(lists[-1].what, driver):
+        expected = f"{named(before)} are published, as before a time without a health stream"
+        return failed(expected, f"{named(missing)} are in no ResourceSlice", lists[0].number, lists[-1].number)
+    return None
+
+
+def _listed(what: SlicesListed, driver: str) -> set[Device]:
+    return {device for one in what.slices if is_of(one, driver) for device in devices_of(one)}
 
 
 def _without_reason(before: dict[str, Any], new: dict[str, Any]) -> str:

@@ -614,7 +614,7 @@ def _is_allowed(driver: WrongDriver) -> bool:
     """Whether a right driver may do the same."""
     serves_one_api = driver == WrongDriver("unimplemented", api="v1alpha1", subscriber="any")
     publishes_fewer_devices = driver.what == "slice-drops" and driver.moment == "start" and driver.device != "all"
-    cannot_publish = driver.family == "taint" and driver.moment == "api-away"
+    cannot_publish = driver.family in ("slice", "taint") and driver.moment == "api-away"
     return serves_one_api or publishes_fewer_devices or cannot_publish
 
 
@@ -635,16 +635,18 @@ def _reports(driver: WrongDriver) -> Iterator[tuple[Reported, Reported]]:
             carried = view.api.all_as_carried
             yield (act, carried(shown)), ("send", carried(tuple(truth)))
 
-    def add() -> None:
+    def add() -> Iterator[tuple[Reported, Reported]]:
+        """New streams, each with its first report."""
         views.extend(streams.opens(api) for api in HEALTH_APIS.values())
+        yield from step()
 
-    add()
-    add()
+    yield from add()
+    yield from add()
     for turn, (index, one, message) in enumerate(_HISTORY):
         health[DEVICES[index]] = one, message
         yield from step()
         if turn < 7:
-            add()
+            yield from add()
             streams.closes(views[0])
             streams.opens(views[0].api)
         yield from step()

@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from drahealth.fakes.cluster.api import SLICES, ApiError
+from drahealth.fakes.kubelet_plugin.slices import Pool
 from drahealth.proto.health_apis import V1ALPHA1, HealthApi
+from drahealth.proto.services import GET_INFO
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.driver_checks.mutants.healthy import Healthy, give_up
 from drahealth.suites.driver_checks.mutants.lifetime import SliceNotRestored
@@ -300,20 +302,76 @@ class SilentAfterRecovery(_StopsHeartbeats):
         super().apply_faults(found)
 
 
-@mutant(_TIMEOUT, level="full")
-class SilentAfterIdle(_StopsHeartbeats):
-    """After 20 s without a stream, the driver sends no heartbeats."""
+class _ChangesWhenIdle(Healthy):
+    """After 20 s without a stream, `was_idle` is set."""
 
     idle_since = 0.0
+    was_idle = False
 
     async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
         clock = asyncio.get_running_loop().time
-        self.silent |= not self.open_streams and 0 < self.idle_since < clock() - 20
+        self.was_idle |= not self.open_streams and 0 < self.idle_since < clock() - 20
         try:
             async for message in super().watch(api, context):
                 yield message
         finally:
             self.idle_since = clock()
+
+
+@mutant(_TIMEOUT, level="full")
+class SilentAfterIdle(_ChangesWhenIdle, _StopsHeartbeats):
+    """After 20 s without a stream, the driver sends no heartbeats."""
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        async for message in super().watch(api, context):
+            self.silent |= self.was_idle
+            yield message
+
+
+@mutant("slices-do-not-change", level="full")
+class UnpublishesWhenIdle(_ChangesWhenIdle):
+    """After 20 s without a stream, the driver removes its first device from the ResourceSlices."""
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        async for message in super().watch(api, context):
+            if self.was_idle:
+                self.publish()
+            yield message
+
+    def pools(self) -> dict[str, Pool]:
+        devices = self.devices[1:] if self.was_idle else self.devices
+        return {self.around.node: Pool([self.published(name) for name in devices])}
+
+
+@mutant("driver-registers-again-at-the-same-socket", level="full")
+class OtherNameWhenIdle(_ChangesWhenIdle):
+    """After 20 s without a stream, GetInfo returns another driver name."""
+
+    async def get_info(self, request: Any, context: Any) -> Any:
+        return GET_INFO.response(**self.info() | ({"name": f"other-{self.name}"} if self.was_idle else {}))
+
+
+@mutant("second-unprepare-succeeds", level="full")
+class UnprepareFailsWhenIdle(_ChangesWhenIdle):
+    """After 20 s without a stream, NodeUnprepareResources returns an error for each claim."""
+
+    def unprepare(self, uid: str) -> Exception | None:
+        return RuntimeError("no answer") if self.was_idle else super().unprepare(uid)
+
+
+@mutant("cdi-device-ids-are-in-a-valid-spec", level="core")
+class UndefinedCdiDeviceAfterRecovery(Healthy):
+    """After the first recovery of a device, no CDI spec defines the returned CDI device IDs."""
+
+    recovered = False
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        self.recovered |= len(found) < len(self.faults)
+        super().apply_faults(found)
+
+    def cdi_ids(self, device: str) -> tuple[str, ...]:
+        right = super().cdi_ids(device)
+        return tuple(f"{one}-undefined" for one in right) if self.recovered else right
 
 
 @mutant(_TIMEOUT)

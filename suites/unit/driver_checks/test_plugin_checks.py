@@ -354,6 +354,25 @@ def test_cdi_devices_of_all_prepared_claims_are_defined(kept: str | None, verdic
     assert finding("cdi-device-ids-are-in-a-valid-spec", evidence).verdict is verdict
 
 
+GONE = RegistrationFailed("/var/lib/kubelet/plugins_registry/gpu.sock", "the registration socket no longer exists")
+LISTED = SlicesListed((resource_slice(),))
+
+
+@pytest.mark.parametrize(
+    ("check", "events", "verdict"),
+    [
+        ("driver-registers-again-at-the-same-socket", (GONE,), FAIL),
+        ("slices-do-not-change", (LISTED, SlicesListed(())), FAIL),
+        ("slices-do-not-change", (LISTED, LISTED), PASS),
+    ],
+)
+def test_driver_without_a_subscriber_keeps_its_socket_and_its_slices(
+    check: str, events: tuple[Event, ...], verdict: Verdict
+) -> None:
+    evidence = evidence_at(*RECORDS, *((60.0, "idle", event) for event in events), header=HEADER)
+    assert finding(check, evidence).verdict is verdict
+
+
 def whole(record: Observation[GrpcCall]) -> Observation[Event]:
     return Observation(record.number, record.at, record.experiment, record.what)
 
