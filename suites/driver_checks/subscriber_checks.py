@@ -226,7 +226,7 @@ def _lost(a: Times, b: Times, end: float) -> tuple[str, int] | None:
             return "one stream shows a change, the other stream does not show it within 5 s", number
         if _misses_reports(sender, receiver, end):
             return f"one stream has {len(sender)} reports, the other stream has {len(receiver)}", sender[-1][1]
-        if _stale(receiver, end) and not _stale(sender, end):
+        if sender and _stale(receiver, end) and not _stale(sender, end):
             return "only one of the two streams reports the device again within the timeout", sender[-1][1]
     return None
 

@@ -256,6 +256,14 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
         both(nth("two", 3, drop), nth("two", 4, drop)),
         FAIL,
     ),
+    (
+        "all-subscribers-receive-all-reports",
+        "one lists some devices once, and the other never",
+        lambda _, event: (
+            partial(event) if isinstance(event, ReportReceived) and event is not WATCHED["two"][0] else event
+        ),
+        PASS,
+    ),
     ("all-subscribers-receive-all-reports", "one misses half of the reports", missing("two", 2, 4, 5, 7), FAIL),
     ("all-subscribers-receive-all-reports", "one misses two reports", missing("two", 2, 6), PASS),
     ("all-subscribers-receive-all-reports", "one is stale", devices(saying(health=Health.HEALTHY), "two"), FAIL),
