@@ -357,7 +357,7 @@ FAULT_EXPERIMENTS = (
         "idle",
         "Break a device, if the driver profile has a fault. Close all health streams, wait for 36 s, and open two "
         "streams of each health API. Wait for a second report of each device. Clear the fault, register the driver "
-        "again, and prepare each device. Break the device once more.",
+        "again, and prepare each device. Break each device.",
         "idle",
         60,
         frozenset({"start", "health"}),

@@ -270,6 +270,12 @@ def one_at_a_time(fault: Fault) -> bool:
             return False
 
 
+def together(fault: Fault, devices: Sequence[Device]) -> list[Device]:
+    """Those of the devices that the fault can break at the same time, at most `MOST`."""
+    mine = [one for one in devices if _breaks(fault, one)]
+    return mine[: 1 if one_at_a_time(fault) else MOST]
+
+
 def _keys(merge: Mapping[str, Any]) -> Iterator[str]:
     for key, value in merge.items():
         yield key

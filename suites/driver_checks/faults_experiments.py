@@ -12,6 +12,7 @@ from drahealth.proto.events import BackendSwitched
 from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.driver_checks.claims_experiments import Hung, allocator, claim_calls, prepare_all, reads_claim
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS, NO_BACKEND, Incomplete, NotApplicable
+from drahealth.suites.driver_checks.fault_plan import together
 from drahealth.suites.driver_checks.faults_steps import Bench, bench_of, expected
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import PUBLISH_LIMIT, SLICES_LIMIT, Device
@@ -64,7 +65,7 @@ async def stopped(lab: Lab) -> AsyncGenerator[None, None]:
 async def idle(lab: Lab) -> None:
     """Breaks a device, closes all streams for 36 s, opens them again, and follows their reports.
 
-    Then the device recovers. The driver is registered again, each device gets a claim, and the device breaks once more.
+    Then the device recovers. The driver is registered again, each device gets a claim, and each device breaks.
     """
     fault = next(iter(lasting(lab.subject.faults, 0)), None)
     async with bench_of(lab) as bench:
@@ -82,10 +83,12 @@ async def idle(lab: Lab) -> None:
         await register_again(lab, bench.plugin)
         if await bench.published():
             await prepare_all(lab, bench.plugin)
-        if fault and device and await _break(bench, fault, device):
-            await _clear(bench, fault, device)
+        if fault:
+            for first in (0, 1):  # the other devices are bystanders
+                broken = together(fault, bench.streams.reported()[first::2])
+                await asyncio.gather(*(_break(bench, fault, one) for one in broken))
+                await asyncio.gather(*(_clear(bench, fault, one) for one in broken))
         await bench.follow()
-        await bench.list_slices()
 
 
 async def kubelet_restart(lab: Lab) -> None:
@@ -250,7 +253,7 @@ def _differs(before: Set[tuple[Health, str]], shown: DeviceHealth) -> bool:
 
 
 async def fault_over_restart(lab: Lab) -> None:
-    """Breaks a device, kills the driver, and starts it again: the new process reports the fault."""
+    """Breaks a device, kills the driver, and starts it again: the new process reports the fault, and goes on."""
     faults = [one for one in lasting_faults(lab, "fault-over-restart") if one.capability == "forced"]
     if not faults:
         raise NotApplicable(
@@ -268,6 +271,7 @@ async def fault_over_restart(lab: Lab) -> None:
             await bench.still_tainted(fault, device)
             await bench.shows(device, expected(fault.health), fault)
             await _clear(bench, fault, device)
+        await bench.follow()
 
 
 async def backend_restart(lab: Lab) -> None:

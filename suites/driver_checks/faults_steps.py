@@ -384,11 +384,6 @@ class Bench:
             watched.list()
         return published_devices(slices)
 
-    async def list_slices(self) -> None:
-        """Records the ResourceSlices once more, if there is an API server."""
-        if watched := await self._watched():
-            watched.list()
-
     async def _watched(self) -> SliceWatch | None:
         """The watch of the ResourceSlices, which lasts until the end of the experiment; None without an API server."""
         if self._slices is None and self.lab.subject.api is not None:

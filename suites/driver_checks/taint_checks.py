@@ -343,10 +343,10 @@ class _Due(NamedTuple):
         return device in state.devices and state.meets(device, self.taint) is self.has
 
 
-def _due(evidence: Evidence) -> Iterator[_Due]:
+def _due(evidence: Evidence, experiment: str) -> Iterator[_Due]:
     """Each break of a healthy device, and each recovery. A device with two faults can have one taint for both."""
     lasting: dict[Device, dict[str, str]] = {}
-    for phase in sorted(phases(evidence, PLAN), key=lambda one: one.step.number):
+    for phase in sorted(phases(evidence, experiment), key=lambda one: one.step.number):
         mine, what = lasting.setdefault(phase.device, {}), phase.step.what
         if isinstance(what, FaultInjected):
             mine[what.fault] = what.taint
@@ -357,22 +357,18 @@ def _due(evidence: Evidence) -> Iterator[_Due]:
 
 
 def _in_plan(evidence: Evidence, *, has: bool) -> Finding:
-    """Whether the ResourceSlices show each break, or each recovery, of the plan in time."""
+    """Whether the ResourceSlices show each break, or each recovery, of the plan and after an idle time, in time."""
     all_ = phases(evidence, PLAN)
     if not all_:
         return not_tested("no fault was caused")
     if evidence.header.api_server == "none":
         return not_applicable("the driver has no API server")
-    mine = [one for one in _due(evidence) if one.has is has]
+    mine = [one for one in _due(evidence, PLAN) if one.has is has]
     if not mine:
         return not_applicable("no fault of the plan declares a taint", all_[0].step.number)
-    states = _states(evidence, PLAN)
-    if not states:
+    if not _states(evidence, PLAN):
         return not_tested("the ResourceSlices of the driver were not listed", mine[0].phase.step.number)
-    starts = [one.at for one in evidence.of(ProcessStarted, PLAN)]
-    later = _may_be_later(evidence, states, starts)
-    judged = ((one, _shown_in_plan(one, states, starts, later(one), all_)) for one in mine)
-    found = [replace(finding, grade=one.phase.grade) for one, finding in judged if finding]
+    found = [one for name in (PLAN, "idle") for one in _followed(evidence, name, has=has)]
     if not found:
         return not_tested("each action was followed too early by the next one", mine[0].phase.step.number)
     whole = worst(found)
@@ -380,9 +376,23 @@ def _in_plan(evidence: Evidence, *, has: bool) -> Finding:
     return replace(whole, seen=text) if whole.verdict == "PASS" else whole
 
 
-def _may_be_later(evidence: Evidence, states: list[_State], starts: list[float]) -> Callable[[_Due], bool]:
+def _followed(evidence: Evidence, experiment: str, *, has: bool) -> Iterator[Finding]:
+    """The finding on each break, or each recovery, of an experiment that is not left open."""
+    states, all_ = _states(evidence, experiment), phases(evidence, experiment)
+    if not states:
+        return
+    starts = [one.at for one in evidence.of(ProcessStarted, experiment)]
+    switches = [(one.at, one.what.reachable) for one in evidence.of(ApiServerSwitched, experiment)]
+    later = _may_be_later(states, starts, switches)
+    for one in _due(evidence, experiment):
+        if one.has is has and (finding := _shown_in_plan(one, states, starts, later(one), all_)):
+            yield replace(finding, grade=one.phase.grade)
+
+
+def _may_be_later(
+    states: list[_State], starts: list[float], switches: list[tuple[float, bool]]
+) -> Callable[[_Due], bool]:
     """Whether the driver cannot publish in time: it has no API server, or started and has not published yet."""
-    switches = [(one.at, one.what.reachable) for one in evidence.of(ApiServerSwitched, PLAN)]
 
     def later(due: _Due) -> bool:
         start, limit = due.phase.start, due.phase.limit
@@ -440,6 +450,7 @@ def _shown_in_plan(
     "TAINT-01",
     PLAN,
     fix="Taint each device that is broken, also if another device breaks at the same time.",
+    reads=("idle",),
 )
 def each_broken_device_is_tainted(evidence: Evidence) -> Finding:
     """Each device that breaks in the plan has the declared taint within the settle time, until the next action."""
@@ -450,6 +461,7 @@ def each_broken_device_is_tainted(evidence: Evidence) -> Finding:
     "TAINT-06",
     PLAN,
     fix="Remove the taint of each device that has recovered, also if another device breaks at the same time.",
+    reads=("idle",),
 )
 def each_taint_is_removed(evidence: Evidence) -> Finding:
     """Each device that recovers in the plan has the declared taint no longer, within the settle time."""

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from drahealth.fakes.cluster.api import SLICES, ApiError
+from drahealth.fakes.cluster.api import SLICES, ApiError, Object
 from drahealth.fakes.kubelet_plugin.slices import Pool
 from drahealth.proto.health_apis import V1ALPHA1, HealthApi
 from drahealth.proto.services import GET_INFO
@@ -349,6 +349,14 @@ class OtherNameWhenIdle(_ChangesWhenIdle):
 
     async def get_info(self, request: Any, context: Any) -> Any:
         return GET_INFO.response(**self.info() | ({"name": f"other-{self.name}"} if self.was_idle else {}))
+
+
+@mutant("each-broken-device-is-tainted", level="full")
+class NoTaintWhenIdle(_ChangesWhenIdle):
+    """After 20 s without a stream, the driver taints no device."""
+
+    def taints(self, device: str) -> list[Object]:
+        return [] if self.was_idle else super().taints(device)
 
 
 @mutant("second-unprepare-succeeds", level="full")
