@@ -81,11 +81,13 @@ async def idle(lab: Lab) -> None:
         if fault and device:
             await _clear(bench, fault, device)
         await register_again(lab, bench.plugin)
-        if await bench.published():
+        published = {Device(one.id.pool, one.id.device) for one in await bench.published()}
+        if published:
             await prepare_all(lab, bench.plugin)
+        devices = [one for one in bench.streams.reported() if one in published or not published]
         if fault:
             for first in (0, 1):  # the other devices are bystanders
-                broken = together(fault, bench.streams.reported()[first::2])
+                broken = together(fault, devices[first::2])
                 await asyncio.gather(*(_break(bench, fault, one) for one in broken))
                 await asyncio.gather(*(_clear(bench, fault, one) for one in broken))
         await bench.follow()
