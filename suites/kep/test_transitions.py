@@ -21,8 +21,8 @@ SPANS = (8, 16, 22), (4.2, 9.5, 17.0, 23.0)
 """Timeouts and looks, in seconds after a report. Before the first look no timeout has passed, before the second look
 the first one, and so on. Each half or twice of a timeout has another look before or after it than the timeout.
 """
-FIRST_TIMEOUT = 60
-"""Seconds. Long enough for a real kubelet to start all Pods."""
+FIRST_TIMEOUT = 90
+"""Seconds. Long enough for a busy kubelet to start all Pods."""
 SPANS_OF_A_RESTART = (14, 21, 26), (2.0, 15.0, 22.0, 27.0)
 """The same if the kubelet restarts before the first look, which can take several seconds."""
 
