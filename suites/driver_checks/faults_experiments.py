@@ -255,7 +255,7 @@ def _differs(before: Set[tuple[Health, str]], shown: DeviceHealth) -> bool:
 
 
 async def fault_over_restart(lab: Lab) -> None:
-    """Breaks a device, kills the driver, and starts it again: the new process reports the fault, and goes on."""
+    """Breaks a device, kills the driver, and starts it again: the new process reports the fault, and continues."""
     faults = [one for one in lasting_faults(lab, "fault-over-restart") if one.capability == "forced"]
     if not faults:
         raise NotApplicable(
