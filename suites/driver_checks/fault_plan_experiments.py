@@ -62,7 +62,7 @@ async def fault_plan(lab: Lab) -> None:
         raise NotApplicable("each fault of the driver profile starts the driver again, or is never cleared")
     async with bench_of(lab) as bench, AsyncExitStack() as stack:
         published = await bench.published()
-        targets, broken = await _targets(bench, published)
+        targets, broken = await targets_of(bench, published)
         made = plan(lab.subject.faults, targets, lab.run.level, _blocked(lab, published), _once(lab))
         made = FaultPlan(made.stages, (*(Gap("device", str(one), _BROKEN) for one in broken), *made.gaps))
         if not made.stages:
@@ -77,7 +77,7 @@ async def fault_plan(lab: Lab) -> None:
     lab.subject.check_running()
 
 
-async def _targets(bench: Bench, published: Sequence[Published]) -> tuple[list[Target], list[Device]]:
+async def targets_of(bench: Bench, published: Sequence[Published]) -> tuple[list[Target], list[Device]]:
     """The reported devices that are healthy, and the others: what they show is no effect of a fault.
 
     One that is not in a ResourceSlice cannot be broken by name, perhaps, but it is tried.

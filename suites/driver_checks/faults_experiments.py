@@ -13,6 +13,7 @@ from drahealth.proto.values import DeviceHealth, Health
 from drahealth.suites.driver_checks.claims_experiments import Hung, allocator, claim_calls, prepare_all, reads_claim
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS, NO_BACKEND, Incomplete, NotApplicable
 from drahealth.suites.driver_checks.fault_plan import together
+from drahealth.suites.driver_checks.fault_plan_experiments import targets_of
 from drahealth.suites.driver_checks.faults_steps import Bench, bench_of, expected
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import PUBLISH_LIMIT, SLICES_LIMIT, Device
@@ -81,11 +82,11 @@ async def idle(lab: Lab) -> None:
         if fault and device:
             await _clear(bench, fault, device)
         await register_again(lab, bench.plugin)
-        published = {Device(one.id.pool, one.id.device) for one in await bench.published()}
+        published = await bench.published()
         if published:
             await prepare_all(lab, bench.plugin)
-        devices = [one for one in bench.streams.reported() if one in published or not published]
         if fault:
+            devices = [one.device for one in (await targets_of(bench, published))[0]]
             for first in (0, 1):  # the other devices are bystanders
                 broken = together(fault, devices[first::2])
                 await asyncio.gather(*(_break(bench, fault, one) for one in broken))

@@ -181,11 +181,11 @@ def older_instance_leaves_what_the_newer_one_needs(evidence: Evidence) -> Findin
     if isinstance(found, Finding):
         return not_tested(found.seen, *found.records)
     sockets = next((one for one in evidence.of(SocketsListed, _NAME) if one.what.moment == "ended"), None)
-    specs = next(evidence.of(CdiSpecsRead, _NAME), None)
     lists = list(evidence.of(SlicesListed, _NAME))
     if found.ended is None:
         return not_tested("the first instance did not end", found.newer.number)
     end = found.ended.number
+    specs = next((one for one in evidence.of(CdiSpecsRead, _NAME) if one.number > end), None)
     if sockets and found.newer.what.endpoint not in sockets.what.registry:
         seen = f"registration sockets: {', '.join(sockets.what.registry) or 'none'}"
         return failed(f"registration socket {found.newer.what.endpoint}", seen, end, sockets.number)

@@ -146,6 +146,10 @@ def test_second_instance_that_cannot_be_registered_is_a_failure(event: Event) ->
     assert (found.pop(BOTH), set(found.values())) == (FAIL, {NOT_TESTED})
 
 
+def test_cdi_specs_before_the_end_do_not_count() -> None:
+    assert verdicts({5.5: CdiSpecsRead(())})[LEFT] is PASS
+
+
 def test_driver_without_a_fault_is_judged_by_its_reports_alone() -> None:
     assert verdicts(QUIET)[HEALTH] is PASS
     assert verdicts({**QUIET, 9.0: None, 10.2: None, 20.0: None})[HEALTH] is NOT_TESTED
