@@ -364,11 +364,13 @@ async def _come_and_go(devices: Fleet, when: str, *, newest_last: bool = False) 
     newest = {driver: await newer.newer_instance() for driver, newer in middle.items()}
     await _become(devices, newest, f"of the newest instance, {when}")
     for driver in devices.drivers:
+        await newest[driver].is_silenced()  # with B-02 its next report hides those of the older instances
         with node.judging("UPDATE-01", "a report of the older instance is not shown"):
             for older in (driver, middle[driver]):
                 await older.control.set_health("all", _H, f"of an older instance, {when}", LASTING)
             await devices.syncs(f"{driver} {when}, after reports of older instances")
             devices.still_shows(driver.gpus)
+        await newest[driver].resumes()
     stops = ((middle, newest), (newest, oldest)) if newest_last else ((newest, middle), (middle, oldest))
     for stopped, watched in stops:
         for driver in devices.drivers:
