@@ -182,8 +182,7 @@ def driver_registers_again_at_the_same_socket(evidence: Evidence) -> Finding:
     Also after a time without a subscriber.
     """
     name = "reregistration"
-    described_again = [*get_info(evidence, name), *get_info(evidence, "idle")]
-    accepted = [*notified(evidence, name), *notified(evidence, "idle")]
+    described_again, accepted = list(get_info(evidence, name, "idle")), list(notified(evidence, name, "idle"))
     paths = {method.path for method in PREPARE.values()}
     prepared = [
         one
@@ -196,7 +195,7 @@ def driver_registers_again_at_the_same_socket(evidence: Evidence) -> Finding:
     for one in prepared:
         if not is_served(one.what):
             return failed(f"{one.what.method} is answered after a second registration", outcome(one.what), one.number)
-    for missing in (found for each in (name, "idle") for found in evidence.of(RegistrationFailed, each)):
+    if missing := next(evidence.of(RegistrationFailed, name, "idle"), None):
         return failed("the registration socket exists while the driver runs", missing.what.problem, missing.number)
     if not (described_again and accepted and prepared):
         return not_tested("the driver was not registered again")

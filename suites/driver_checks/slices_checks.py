@@ -200,9 +200,7 @@ def slices_are_published_when_the_api_server_is_up(evidence: Evidence) -> Findin
     up = next((one for one in switches if one.what.reachable and one.number > down.number), None)
     driver = driver_name(evidence)
     for one in evidence.of(SlicesListed, _NAME):
-        devices: set[Device] = {
-            device for found in one.what.slices if is_of(found, driver) for device in devices_of(found)
-        }
+        devices = _listed(one.what, driver)
         if up and one.number > up.number and devices:
             return passed(
                 f"published {one.at - up.at:.0f} s after the API server was up: {named(devices)}", up.number, one.number
