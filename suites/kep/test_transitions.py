@@ -251,18 +251,19 @@ async def _register_again(devices: Fleet, before: Mapping[AnyGpu, Shown]) -> Non
 async def _expire_first(devices: Fleet) -> None:
     """The first report of each device of a driver is the only one until its timeout has passed."""
     node, received = devices.node, devices.now()
-    for after, health in ((devices.started + FIRST_TIMEOUT - 5, None), (received + FIRST_TIMEOUT + 0.5, _K)):
-        await node.advance_time(max(after - devices.now(), 0))
-        await devices.syncs("around the timeout of the first reports")
-        if health:
-            devices.shown |= dict.fromkeys(devices.gpus, (_K, ""))
-            with node.judging("TIMEOUT-01", "it shows as Unknown"):
-                if node.profile.timeouts:
-                    await devices.reach(devices.gpus)
-                devices.still_shows(devices.gpus)
-        elif devices.now() < devices.started + FIRST_TIMEOUT:  # a busy machine can be late
-            with node.judging("TIMEOUT-02", "within its timeout each device keeps its health"):
-                devices.still_shows(devices.gpus)
+    ends = devices.started + FIRST_TIMEOUT
+    await devices.wait_until(ends - 5)
+    await devices.syncs("before the timeout of the first reports")
+    if devices.now() < ends:  # a busy machine can be late
+        with node.judging("TIMEOUT-02", "within its timeout each device keeps its health"):
+            devices.still_shows(devices.gpus)
+    await devices.wait_until(received + FIRST_TIMEOUT + 0.5)
+    await devices.syncs("after the timeout of the first reports")
+    devices.shown |= dict.fromkeys(devices.gpus, (_K, ""))
+    with node.judging("TIMEOUT-01", "it shows as Unknown"):
+        if node.profile.timeouts:
+            await devices.reach(devices.gpus)
+        devices.still_shows(devices.gpus)
 
 
 async def _expire(
@@ -313,8 +314,7 @@ async def _expire(
     received = devices.now()  # on a busy machine, later than `began`: the timeouts count from a time between them
     for passed, look in enumerate(looks):
         ended = timeouts[:passed]
-        after = max(began + look, received + ended[-1] + 0.5) if ended else began + look
-        await node.advance_time(max(after - devices.now(), 0))
+        await devices.wait_until(max(began + look, received + ended[-1] + 0.5) if ended else began + look)
         if restarts and not ended:
             for gpu in (gpu for gpu in devices.gpus if spans[gpu] == timeouts[-1]):
                 states[gpu] = devices.shown[gpu] = (states[gpu][0], f"{gpu} of {gpu.driver} later {when}")
@@ -334,7 +334,7 @@ async def _expire(
                     await devices.reach([gpu])
                 devices.still_shows([gpu])
     if default:
-        await node.advance_time(max(received + 30.5 - devices.now(), 0))
+        await devices.wait_until(received + 30.5)
         await devices.syncs(f"thirty seconds have passed {when}")
         devices.shown |= dict.fromkeys(default, (_K, ""))
         with node.judging("TIMEOUT-03", "a device without a timeout shows Unknown after thirty seconds"):

@@ -113,6 +113,10 @@ class Fleet:
         """Seconds on the clock of the node, from any start."""
         return _now(self.node)
 
+    async def wait_until(self, time_: float) -> None:
+        """Advance the clock of `now` to this time, if it is not over already."""
+        await self.node.advance_time(max(time_ - self.now(), 0))
+
     def keeps_its_order(self) -> None:
         """Check that the entries of each container, and the devices of each entry, never changed their order."""
         claims = {gpu.entry for gpu in self.listed}
