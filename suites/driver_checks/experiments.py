@@ -344,7 +344,8 @@ FAULT_EXPERIMENTS = (
     ),
     Experiment(
         "fault-over-restart",
-        "Break a device, kill the driver, start it again, and open streams.",
+        "Break a device, kill the driver, start it again, and open streams. Clear the fault, and wait for one more "
+        "report of each device.",
         "interrupted",
         2,
         seconds_per_fault=3,
