@@ -279,8 +279,8 @@ async def _expire(
     """Each device has one report with a timeout of its own, and shows Unknown after it. The timeout before it is
     longer, and in odd rounds shorter.
 
-    Options: the kubelet restarts in between. Each report is sent a second time. The same report comes again after the
-    timeout, for each device alone. The longest timeout is left out.
+    Options: the kubelet restarts in between. Each report is sent a second time, with a new message for one device. The
+    same report comes again after the timeout, for each device alone. The longest timeout is left out.
     """
     node, when = devices.node, f"in round {number}"
     timeouts, looks = SPANS_OF_A_RESTART if restarts else SPANS
@@ -291,18 +291,17 @@ async def _expire(
     }
     default = [gpu for gpu in devices.gpus if lacks_one and spans[gpu] == timeouts[-1]]
 
-    async def report(timeout: int = 0) -> None:
+    async def report() -> None:
         for driver in devices.drivers:
-            readings = [gpu.reading(*states[gpu], timeout or spans[gpu]) for gpu in driver.gpus]
-            listed = zip(driver.gpus, readings, strict=True)
-            await driver.control.report(
-                [replace(one, timeout=0) if gpu in default and not timeout else one for gpu, one in listed]
-            )
+            listed = [(gpu, gpu.reading(*states[gpu], spans[gpu])) for gpu in driver.gpus]
+            await driver.control.report([replace(one, timeout=0) if gpu in default else one for gpu, one in listed])
 
     for driver in devices.drivers:
         await driver.is_silenced()
     if number % 2:
-        await report(timeouts[0] // 2)
+        for driver in devices.drivers:
+            short = timeouts[0] // 2
+            await driver.control.report([gpu.reading(states[gpu][0], "earlier", short) for gpu in driver.gpus])
     began = devices.now()
     await report()
     devices.shown |= states
@@ -310,7 +309,11 @@ async def _expire(
     if renews:
         await node.advance_time(looks[0])
         began = devices.now()
+        marks = [gpu for gpu in devices.gpus if spans[gpu] == timeouts[-1]]  # they show when the kubelet has it
+        for gpu in marks:
+            states[gpu] = devices.shown[gpu] = (states[gpu][0], f"{gpu} of {gpu.driver} again {when}")
         await report()
+        await devices.show(marks)
     received = devices.now()  # on a busy machine, later than `began`: the timeouts count from a time between them
     for passed, look in enumerate(looks):
         ended = timeouts[:passed]
