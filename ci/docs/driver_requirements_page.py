@@ -21,6 +21,7 @@ Each requirement has these lines:
 - **Judged by**: the commands that judge the requirement. `drahealth certify` means both levels of this command, `core`
   (the default) and `full` ([drivers.md](../drivers.md#the-certificate)).
 - **Source**: the text that contains the requirement.
+- **Reading**: how we read a source that leaves a choice. Without this line, it leaves none that drivers use differently.
 - **Applies to**: the releases of Kubernetes to which the requirement applies.
 - **Health APIs**: the health APIs to which the requirement applies. Without this line, it applies to all health APIs.
 - **Experiments**: the [experiments](#experiments) that the checks of the requirement need. A check can also use the
@@ -159,6 +160,8 @@ def _requirement(one: DriverRequirement) -> Iterator[str]:
     if len({other.scope for other in requirements().values()}) > 1:
         yield f"- Judged by: {_commands(one)}\n"
     yield f"- Source: [{one.source}]({one.link})\n- Applies to: {_releases(one.kubernetes)}\n"
+    if one.reading:
+        yield f"- Reading: {one.reading}\n"
     if one.apis:
         yield f"- Health APIs: {', '.join(f'`{api}`' for api in one.apis)}\n"
     yield f"- Experiments: {', '.join(experiments)}\n"

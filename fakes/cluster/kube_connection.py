@@ -109,6 +109,11 @@ class KubeConnection:
             why = f"cannot reach the API server {self._access.host}: {error or type(error).__name__}"
             raise ApiError(503, "ServiceUnavailable", why) from error
 
+    @property
+    def host(self) -> str:
+        """The URL of the API server."""
+        return self._access.host
+
     async def text(self, path: str) -> str:
         """The server's text at a path without an object, such as /metrics. Raises `ApiError`."""
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT)

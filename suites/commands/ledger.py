@@ -104,6 +104,7 @@ def _of_drivers(name: str) -> Explanation:
     details = {
         "level": (entry.level,),
         "source": (entry.source,),
+        "reading": tuple(filter(None, (entry.reading,))),
         "releases": (entry.kubernetes,),
         "health APIs": entry.apis,
         "judged by": (f"drahealth {'check' if entry.scope == 'check' else f'certify --level {entry.scope}'}",),

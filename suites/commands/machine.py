@@ -1,7 +1,7 @@
 """The subcommands about this machine: which targets it can run, the cached binaries, and what interrupted runs left."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -17,17 +17,33 @@ from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.progress import StagePrinter
 from drahealth.suites.targets.registry import Check, TargetDefinition
 
+if TYPE_CHECKING:
+    from drahealth.suites.targets.cluster.options import ClusterOptions
+
 app = typer.Typer()
 
 
 @app.command()
 def clean(
     kept: Annotated[bool, typer.Option("--kept", help="Also remove the clusters that a run with --keep kept.")] = False,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="cluster", help="With `cluster`: also remove what runs left in the cluster."),
+    ] = None,
+    kubeconfig: Annotated[
+        str | None, typer.Option(metavar="FILE", help="With --target cluster: as for `drahealth run`.")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --target cluster: as for `drahealth run`.")
+    ] = None,
 ) -> None:
     """Remove the directories and the kind clusters that interrupted runs of drahealth left."""
     console = Console(highlight=False)
     progress = StagePrinter(Console(stderr=True, highlight=False))
-    removed = [f"removed the run folder {path}" for path in run_directory.sweep(run_directory.default_base())]
+    in_cluster = _left_in_cluster(target, {"kubeconfig": kubeconfig, "context": context}, progress)
+    removed = in_cluster + [
+        f"removed the run folder {path}" for path in run_directory.sweep(run_directory.default_base())
+    ]
     left = list[str]()
     for clean in (target.clean for target in registry.definitions() if target.clean):
         gone, stays = clean(kept, progress)
@@ -35,6 +51,41 @@ def clean(
         left += stays
     for line in (*(removed or ["nothing to clean"]), *left):
         console.print(escape(line), soft_wrap=True)
+
+
+def _left_in_cluster(target: str | None, given: Mapping[str, str | None], progress: StagePrinter) -> list[str]:
+    """Removes what runs left in the cluster, if that was asked for. Returns lines for people."""
+    if target is None:
+        if unused := next((name for name, value in given.items() if value), None):
+            raise ConfigurationError(f"--{unused} needs --target cluster", "add it")
+        return []
+    if target != "cluster":
+        raise ConfigurationError(f"--target must be cluster, got {target!r}", "the others need no --target")
+    from drahealth.suites.targets.cluster.target import clean
+
+    return [f"removed the namespace {name}" for name in clean(_cluster_options(given), progress)]
+
+
+def _cluster_options(given: Mapping[str, str | None]) -> "ClusterOptions":
+    from drahealth.suites.targets.cluster.options import ClusterOptions
+
+    return ClusterOptions.of(registry.values(registry.definition("cluster"), "run", given))
+
+
+def show_plan(given: Mapping[str, str | None]) -> int:
+    """Prints what a run on a cluster would do. Returns the exit code: 3 if a permission is missing.
+
+    Raises ConfigurationError for another target.
+    """
+    if given.get("target") != "cluster":
+        raise ConfigurationError("--plan is for --target cluster", "the other targets change nothing of others")
+    from drahealth.suites.targets.cluster.target import plan
+
+    lines, may = plan(_cluster_options(given))
+    console = Console(highlight=False)
+    for line in lines:
+        console.print(escape(line), soft_wrap=True)
+    return 0 if may else 3
 
 
 binaries = typer.Typer(

@@ -115,9 +115,10 @@ def run(
             "-n",
             metavar="N",
             min=1,
-            help="Run N processes, each with its own node. On kind, all processes use one cluster. Default on the "
-            "reference: the number of processors, at most 4; with -k or --last-failed: 1. Default on a real kubelet: "
-            "the number of nodes that fit into half of the free memory, at most 4. Default on kind: 1.",
+            help="Run N processes, each with its own node. On kind and cluster, all processes use one cluster. Default "
+            "on the reference: the number of processors, at most 4; with -k or --last-failed: 1. Default on a real "
+            "kubelet: the number of nodes that fit into half of the free memory, at most 4. Default on kind and "
+            "cluster: 1.",
         ),
     ] = None,
     seed: Annotated[
@@ -129,10 +130,21 @@ def run(
     histories: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write the history of each scenario into this directory.")
     ] = None,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan",
+            help="With --target cluster: show what a run creates, and the permissions that it needs, and run nothing.",
+        ),
+    ] = False,
 ) -> None:
     """Run the scenarios: the conformance tests for KEP-4680. Exit codes: 0 passed, 1 failed, 2 wrong usage, 3 error
     in the environment.
     """
+    if plan:
+        from drahealth.suites.commands.machine import show_plan
+
+        raise typer.Exit(show_plan(given))
     from drahealth.suites.commands.running import run_scenarios
 
     raise typer.Exit(

@@ -25,8 +25,8 @@ from drahealth.suites.driver_checks.subject.places import Places
 from drahealth.suites.driver_checks.subject.sandbox import KUBELET_DIR
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.processes.sandbox import RunningSandbox
-from drahealth.suites.targets.kind.node_control import enabled
 from drahealth.suites.targets.kubelet.target import KubeletTarget
+from drahealth.suites.targets.versions import enabled
 
 # The node of a real kubelet, which does not show its calls: its checkpoint has the prepared claims.
 

@@ -42,6 +42,8 @@ class DriverRequirement:
     scope: Level = "check"
     """The smallest level that judges it."""
     binds: SubjectKind = "dra-driver"
+    reading: str = ""
+    """How we read a source that leaves a choice; empty if it leaves none."""
 
     def is_judged_at(self, level: Level) -> bool:
         """Whether a run of this level judges it."""

@@ -27,6 +27,7 @@ from drahealth.proto.clock import SYSTEM_CLOCK
 from drahealth.proto.quoting import one_line
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.observing.facts import EventFact, NodeFacts, Use, pod_fact, slice_fact, uses
+from drahealth.suites.targets.permissions import Permission, missing_permissions
 
 LABEL = "drahealth/observer"
 """Label of each object that an observer makes; the value names the observer."""
@@ -72,17 +73,6 @@ class Observation:
 # Permissions.
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
-    """A right that an observer uses."""
-
-    kind: Kind
-    verbs: tuple[str, ...]
-    everywhere: bool = False
-    """In all namespaces; otherwise in that of the observer."""
-    optional: bool = False
-
-
 PERMISSIONS = (
     Permission(NODES, ("list", "watch")),
     Permission(SLICES, ("list", "watch")),
@@ -95,18 +85,6 @@ PERMISSIONS = (
     Permission(EVENTS, ("list", "watch")),
 )
 """All rights that it uses. Without the optional ones it sees only its own Pods."""
-
-
-async def missing_permissions(api: KubeClient, namespace: str) -> list[tuple[Permission, str]]:
-    """The rights that the user does not have, each with the verb, as the API server answers."""
-    asked = [(one, verb) for one in PERMISSIONS for verb in one.verbs]
-    allowed = await asyncio.gather(
-        *(
-            api.is_allowed(verb, one.kind, namespace=namespace if one.kind.namespaced and not one.everywhere else "")
-            for one, verb in asked
-        )
-    )
-    return [found for found, right in zip(asked, allowed, strict=True) if not right]
 
 
 # The objects of an observer.
@@ -342,7 +320,7 @@ async def _limits(api: KubeClient, asked: Asked) -> tuple[list[str], str | None]
 
     Raises HarnessError for a permission that is needed.
     """
-    missing = await missing_permissions(api, asked.namespace)
+    missing = await missing_permissions(api, PERMISSIONS, asked.namespace)
     if needed := [(one, verb) for one, verb in missing if not one.optional]:
         rights = ", ".join(f"{verb} {one.kind.plural}" for one, verb in needed)
         raise HarnessError(f"missing permissions in namespace {asked.namespace}: {rights}", _HINT)

@@ -172,7 +172,7 @@ class Node(Disruptions):
         super().__init__(target, title, needs=needs)
         self._health_api = health_api
         self.profile = target.profile
-        self.namespace = f"scenario-{secrets.token_hex(4)}"
+        self.namespace = f"{target.placement.prefix}{secrets.token_hex(4)}"
         # This release shows only claims from templates if it does not show directly named claims.
         self.claims = Claims(target.api, self.namespace, templates=target.profile.claims_shown == "listed")
         self.time_limit = STORY_LIMIT
@@ -223,7 +223,7 @@ class Node(Disruptions):
         try:
             await self.target.enter(alone=self.is_exclusive, observe=self.history.observe)
             await self.target.api.create(
-                NAMESPACES, {"metadata": {"name": self.namespace, "labels": {**BELONGS, **_ADMIN}}}
+                NAMESPACES, {"metadata": {"name": self.namespace, "labels": {**BELONGS, **_ADMITS}}}
             )
             await self.target.prepare_namespace(self.namespace)
             self._watch.start()
@@ -391,7 +391,8 @@ class Node(Disruptions):
         manifest = pod_manifest(
             self.namespace, name, users, sources, workload=self.target.workload, limits=limits, **options
         )
-        manifest["spec"] |= {"nodeName": self.target.node_name, **fields} if bound else fields
+        placed = {**self.target.placement.pod, **({"nodeName": self.target.node_name} if bound else {})}
+        manifest["spec"] |= {**placed, **fields}
         created = await self.target.api.create(PODS, manifest)
         return Pod(self, name, created["metadata"]["uid"], users)
 
@@ -403,6 +404,7 @@ class Node(Disruptions):
         pod = pod_manifest(
             self.namespace, name, users, source, workload=self.target.workload, command=(), restart="Always"
         )
+        pod["spec"] |= self.target.placement.pod
         await self.target.api.create(REPLICA_SETS, replica_set_manifest(name, pod))
         return ReplicaSet(self, name, users)
 
@@ -540,8 +542,8 @@ class Node(Disruptions):
         self.log("the scenario ends")
 
 
-_ADMIN = {"resource.kubernetes.io/admin-access": "true"}
-"""The label of a namespace whose claims can have admin access."""
+_ADMITS = {"resource.kubernetes.io/admin-access": "true", "pod-security.kubernetes.io/enforce": "baseline"}
+"""The labels of a namespace whose claims can have admin access, and which a cluster with a stricter default accepts."""
 
 
 def _gpus(count: int) -> tuple[str, ...]:

@@ -210,6 +210,8 @@ DRIVER = Option(
     choice("inline", "process"),
     choices=lambda: ("inline", "process"),
 )
+DRIVER_IMAGE = Option("driver-image", "IMAGE", "Use this image of the fake driver; do not build one.", text)
+DRIVER_BASE = Option("driver-base", "IMAGE", "Base image, with Python, for the image of the fake driver.", text)
 HEALTH_API = Option(
     "health-api",
     "NAME",

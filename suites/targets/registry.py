@@ -168,6 +168,7 @@ FOLDERS = {
     "reference": "drahealth.suites.targets.reference",
     "kubelet": "drahealth.suites.targets.kubelet",
     "kind": "drahealth.suites.targets.kind",
+    "cluster": "drahealth.suites.targets.cluster",
 }
 """The package of each target by its name; the first one is the default."""
 

@@ -6,6 +6,7 @@ target says what its kubelet does; its windows say how long things take.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from drahealth.fakes.cluster.api import ControlPlaneApi, Object
@@ -14,8 +15,10 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.clock import Clock
 from drahealth.proto.events import Observe, Record
 
-BELONGS = {"app.kubernetes.io/part-of": "drahealth"}
-"""The label of our namespaces, and of our objects without a namespace."""
+PART_OF = {"app.kubernetes.io/part-of": "drahealth"}
+"""The label of all our objects, also of a fake driver that a user has installed."""
+BELONGS = {**PART_OF, "app.kubernetes.io/component": "scenario"}
+"""The labels of the namespaces of scenarios, and of what scenarios make outside of them."""
 
 Window = Literal["push", "resync", "start", "restart"]
 """What a wait is for.
@@ -25,6 +28,15 @@ Window = Literal["push", "resync", "start", "restart"]
 - start: the start of a pod or driver
 - restart: a restart of the kubelet or the API server
 """
+
+
+class Placement(NamedTuple):
+    """What a cluster asks of the objects of a scenario."""
+
+    prefix: str = "scenario-"
+    """How the names of namespaces begin."""
+    pod: Mapping[str, Any] = MappingProxyType({})
+    """Fields of the spec of each Pod, such as tolerations."""
 
 
 class Opened(NamedTuple):
@@ -90,6 +102,10 @@ class NodeTarget(Protocol):
 
 class Target(NodeTarget, Protocol):
     """A node for scenarios, with fake hardware on it."""
+
+    @property
+    def placement(self) -> Placement:
+        """What its cluster asks of the objects of scenarios."""
 
     async def enter(self, *, alone: bool, observe: Observe) -> None:
         """A scenario begins. It shares the node with scenarios of other workers, or waits until it is

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from drahealth.manager import releases
 from drahealth.manager.profile import Profile
@@ -64,13 +65,21 @@ _GATES = {
 """The feature gates of capabilities."""
 
 
-def missing_in(version: str) -> Mapping[Capability, str]:
-    """The capabilities that a control plane and a kubelet of this release lack with their default feature gates."""
+def missing_in(version: str, gates: Mapping[str, bool] = MappingProxyType({})) -> Mapping[Capability, str]:
+    """The capabilities that a control plane and a kubelet of this release lack.
+
+    `gates` are the feature gates of its API server that are known; others have their defaults.
+    """
     minor = ".".join(version.split(".")[:2])
     off = {
         capability: f"in Kubernetes {minor} the feature gate {gate} is off by default"
         for capability, gate in _GATES.items()
-        if not releases.enables(gate, minor)
+        if gate not in gates and not releases.enables(gate, minor)
+    }
+    off |= {
+        capability: f"the feature gate {gate} of the API server is off"
+        for capability, gate in _GATES.items()
+        if gates.get(gate) is False
     }
     release = releases.find(version)
     if release is not None and not release.resizes_with_claims:
@@ -93,6 +102,13 @@ def locked_in(version: str) -> Mapping[Capability, str]:
 
 
 # The feature gates of device health and of DRA.
+
+_ENABLED = re.compile(r'^kubernetes_feature_enabled\{name="([^"]+)"[^}]*\} ([01])', re.MULTILINE)
+
+
+def enabled(metrics: str) -> dict[str, bool]:
+    """The feature gates of a component, from the metric `kubernetes_feature_enabled`."""
+    return {name: value == "1" for name, value in _ENABLED.findall(metrics)}
 
 
 def kubelet_gates(profile: Profile, on: bool, dra: bool = True, messages: bool = True) -> dict[str, bool]:

@@ -1,8 +1,6 @@
 """Makes the cluster of a run, with its configuration, or prepares an existing one; and takes it down."""
 
-import fcntl
 import json
-import os
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -10,20 +8,17 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import filelock
 
-from drahealth.fakes.cluster.api import DEVICE_CLASSES, NAMESPACES, PODS, Api, ApiError
-from drahealth.fakes.cluster.api import Kind as ObjectKind
+from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.program.usage import command_name
 from drahealth.fakes.program.user_files import Document, FileError, Place, documents
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.engine import Engine, find_engine
 from drahealth.suites.targets.kind import ownership
-from drahealth.suites.targets.kind.deployment import deploy, remove
-from drahealth.suites.targets.kind.driver_image import ensure_image, has_image
 from drahealth.suites.targets.kind.node_control import KindNodes
 from drahealth.suites.targets.kind.options import KindOptions
 from drahealth.suites.targets.kind.ownership import (
@@ -37,10 +32,11 @@ from drahealth.suites.targets.kind.ownership import (
     run_id_of,
 )
 from drahealth.suites.targets.kind.program import Kind, find_kind, node_image, other_release, release_of
+from drahealth.suites.targets.pods.deployment import Deployment, deploy, remove
+from drahealth.suites.targets.pods.driver_image import ensure_image, has_image
+from drahealth.suites.targets.pods.target import PreparedNodes, seconds, tidy
 from drahealth.suites.targets.progress import Progress
-from drahealth.suites.targets.registry import SharedFile
-from drahealth.suites.targets.run_directory import RunDirectory, lock
-from drahealth.suites.targets.target import BELONGS
+from drahealth.suites.targets.run_directory import RunDirectory
 
 # Ours has a mark on every node, a shorter `syncFrequency` of the kubelets, and feature gates. kind applies patches in
 # their order, and ours is the first, so the user's `syncFrequency` wins. Another value of a feature gate is an error.
@@ -210,110 +206,18 @@ def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-# A lock on a cluster across processes: shared by many scenarios, or exclusive for one that disrupts the cluster.
-#
-# It uses two lock files. `users` is held shared or exclusive. Before it every process takes `queue`, one after the
-# other. So a process that waits for the exclusive lock is not overtaken by new shared ones.
-
-_EVERY = 0.02
-"""Seconds between attempts."""
-
-
-class ClusterLock:
-    """The lock of one process; all processes that share the cluster use the same `folder`."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._held: int | None = None
-
-    async def enter(self, *, alone: bool) -> None:
-        """Takes the lock: exclusive if `alone`. Raises RuntimeError if this process holds it."""
-        if self._held is not None:
-            raise RuntimeError("this process holds the lock")
-        queue = self._open("queue")
-        try:
-            await lock(queue, fcntl.LOCK_EX, _EVERY)
-            users = self._open("users")
-            try:
-                await lock(users, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, _EVERY)
-            except BaseException:
-                os.close(users)
-                raise
-            self._held = users
-        finally:
-            os.close(queue)
-
-    def leave(self) -> None:
-        """Releases the lock; harmless if it is released."""
-        if self._held is not None:
-            os.close(self._held)
-        self._held = None
-
-    def _open(self, name: str) -> int:
-        return os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
 # The description of a cluster that is ready for scenarios, as plain data for the workers of a distributed run.
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|µs|ns)")
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
-
-@dataclass(frozen=True)
-class PreparedCluster:
+@dataclass(frozen=True, kw_only=True)
+class PreparedCluster(PreparedNodes):
     """A cluster that is ready for scenarios."""
 
     engine: str
     """The container engine: docker or podman."""
-    folder: str
-    """A folder for the lock files of the processes that share the cluster."""
-    kubeconfig: str
     control_plane: str
-    nodes: tuple[str, ...]
+    nodes: list[str]
     """The names of all nodes."""
-    pods: dict[str, str]
-    """The name of the fake driver's pod on each node that accepts workload."""
-    image: str
-    """The image of the driver's pods and of the workload."""
-    sync_frequency: float
-    """The `syncFrequency` of the kubelets, in seconds."""
-
-    def node_for(self, worker: int) -> str:
-        """The node for the scenarios of a worker of a distributed run."""
-        names = sorted(self.pods)
-        return names[worker % len(names)]
-
-
-class ClusterProvider(Protocol):
-    """Gives a target its cluster."""
-
-    async def up(self) -> PreparedCluster:
-        """The cluster, ready. Raises HarnessError."""
-
-    async def down(self) -> None:
-        """Takes the cluster down."""
-
-
-class JoinedCluster:
-    """The cluster that the controller of a distributed run made."""
-
-    def __init__(self, file: SharedFile) -> None:
-        self._file = file
-
-    async def up(self) -> PreparedCluster:
-        description = self._file.read()
-        return PreparedCluster(**{**description, "nodes": tuple(description["nodes"])})
-
-    async def down(self) -> None:
-        """Nothing: the controller takes it down."""
-
-
-def seconds(duration: str) -> float:
-    """The seconds of a duration of Go, such as 1m0s. Raises ValueError."""
-    parts = _DURATION.findall(duration)
-    if not parts or "".join(number + unit for number, unit in parts) != duration:
-        raise ValueError(f"{duration!r} is no duration")
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
 # An existing cluster that a run uses: one run at a time, which first removes what a killed one left.
@@ -335,32 +239,6 @@ def hold(cluster: str, engine: str, base: Path) -> filelock.FileLock:
             "free some disk space there, or set XDG_STATE_HOME to a writable folder",
         ) from error
     return lock
-
-
-async def tidy(api: Api) -> None:
-    """Deletes the namespaces and device classes that interrupted scenarios left. Raises ApiError.
-
-    Their pods are deleted without a grace period: without their drivers a kubelet would never finish them.
-    """
-    for namespace in await _ours(api, NAMESPACES):
-        for pod in await api.list(PODS, namespace):
-            await _delete(api, PODS, pod["metadata"]["name"], namespace)
-        await _delete(api, NAMESPACES, namespace)
-    for name in await _ours(api, DEVICE_CLASSES):
-        await _delete(api, DEVICE_CLASSES, name)
-
-
-async def _ours(api: Api, kind: ObjectKind) -> list[str]:
-    found = [item["metadata"] for item in await api.list(kind)]
-    return [o["name"] for o in found if BELONGS.items() <= (o.get("labels") or {}).items()]
-
-
-async def _delete(api: Api, kind: ObjectKind, name: str, namespace: str | None = None) -> None:
-    try:
-        await api.delete(kind, name, namespace, grace=0)
-    except ApiError as error:
-        if error.status != 404:
-            raise
 
 
 # Makes the cluster of a run, or prepares an existing one; and takes it down.
@@ -509,14 +387,14 @@ class ClusterMaker:
             self._ends.callback(self._progress, f"Restoring the cluster {name}")
         await nodes.set_gates(self._gates)
         await nodes.audit_status_writes()
-        pods = await deploy(client, image, self._progress)
+        pods = await deploy(client, Deployment(image), self._progress)
         proxied = await client.connection.call("GET", f"/api/v1/nodes/{control_plane}/proxy/configz")
         return PreparedCluster(
             engine=engine.name,
             folder=str(folder),
             kubeconfig=str(folder / _KUBECONFIG),
             control_plane=control_plane,
-            nodes=tuple(names),
+            nodes=names,
             pods={node: pod for node, pod in pods.items() if len(names) == 1 or node != control_plane},
             image=image,
             sync_frequency=seconds(proxied["kubeletconfig"]["syncFrequency"]),

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import io
 import json
-import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
 from functools import partial
 from typing import Any
@@ -20,6 +19,7 @@ from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.audit import POLICY, status_write
 from drahealth.suites.targets.engine import Engine
 from drahealth.suites.targets.node_readiness import speaks_since, takes_pods
+from drahealth.suites.targets.versions import enabled
 
 # The content of node files with feature gates or an audit log, and the gates that a component reports. Pure text.
 #
@@ -42,7 +42,6 @@ _AUDIT_FLAGS = (
     "--audit-log-format=json",
     "--audit-log-mode=blocking",
 )
-_ENABLED = re.compile(r'^kubernetes_feature_enabled\{name="([^"]+)"[^}]*\} ([01])', re.MULTILINE)
 
 
 def api_server_manifest(text: str, gates: Mapping[str, bool], uid: str) -> str:
@@ -80,11 +79,6 @@ def kubelet_config(text: str, gates: Mapping[str, bool]) -> str:
         config["featureGates"] = {}
     config["featureGates"].update(gates)
     return _text(config)
-
-
-def enabled(metrics: str) -> dict[str, bool]:
-    """The feature gates of a component, from the metric `kubernetes_feature_enabled`."""
-    return {name: value == "1" for name, value in _ENABLED.findall(metrics)}
 
 
 def _taken(arguments: MutableSequence[str]) -> dict[str, bool]:

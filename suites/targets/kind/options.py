@@ -6,6 +6,8 @@ from typing import Any
 
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.targets.option import (
+    DRIVER_BASE,
+    DRIVER_IMAGE,
     KUBERNETES,
     Option,
     Values,
@@ -32,8 +34,6 @@ KEEP = Option(
     choice("never", "failed", "always"),
 )
 REUSE = Option("reuse", "NAME", "Use an existing cluster; never delete it.", _name)
-DRIVER_IMAGE = Option("driver-image", "IMAGE", "Use this image of the fake driver; do not build one.", text)
-DRIVER_BASE = Option("driver-base", "IMAGE", "Base image, with Python, for the image of the fake driver.", text)
 
 OPTIONS: tuple[Option[Any], ...] = (NODES, IMAGE, KIND_CONFIG, NAME, KEEP, REUSE, DRIVER_IMAGE, DRIVER_BASE)
 _OF_NEW_CLUSTERS = (NODES, IMAGE, KIND_CONFIG, NAME, KEEP)

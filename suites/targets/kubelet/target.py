@@ -27,7 +27,7 @@ from drahealth.suites.targets.kubelet.ensure import check_release, ensure
 from drahealth.suites.targets.option import DRIVER, KUBELET, KUBERNETES, Values, place_of
 from drahealth.suites.targets.registry import Launch
 from drahealth.suites.targets.run_directory import RunDirectory
-from drahealth.suites.targets.target import Opened, Window
+from drahealth.suites.targets.target import Opened, Placement, Window
 from drahealth.suites.targets.versions import feature_gates, kubelet_gates, missing_in, profile_of
 
 # The kubelet target: a real kubelet and a real control plane on this machine, with a fake container runtime.
@@ -44,6 +44,7 @@ class KubeletTarget:
 
     node_name = "node-a"
     workload: Mapping[str, Any] = {"image": "workload.example.com/gpu-job:1"}
+    placement = Placement()
     windows: Mapping[Window, float]
 
     def __init__(

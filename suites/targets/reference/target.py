@@ -39,7 +39,7 @@ from drahealth.suites.targets.option import (
 )
 from drahealth.suites.targets.registry import Launch
 from drahealth.suites.targets.run_directory import RunDirectory
-from drahealth.suites.targets.target import Opened, Window
+from drahealth.suites.targets.target import Opened, Placement, Window
 from drahealth.suites.targets.versions import locked_in, missing_in, profile_of
 
 _SIZE = {"cpu": "8"}
@@ -202,6 +202,7 @@ class ReferenceTarget:
 
     node_name = "node-a"
     workload: Mapping[str, Any] = {"image": "workload.example.com/gpu-job:1"}
+    placement = Placement()
     workers = PodWorkers
 
     def __init__(

@@ -49,7 +49,7 @@ def test_a_new_target_adds_its_options_to_pytest(pytester: pytest.Pytester) -> N
 
 
 def test_a_new_target_is_a_choice_of_target() -> None:
-    with pytest.raises(ConfigurationError, match="reference, kubelet, kind, dummy"):
+    with pytest.raises(ConfigurationError, match="reference, kubelet, kind, cluster, dummy"):
         Options.make({"target": "moon"})
     assert Options.make({"target": "dummy", "colour": "blue"}).target == "dummy"
 

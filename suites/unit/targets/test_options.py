@@ -141,7 +141,7 @@ def test_all_health_apis_are_a_flag_of_the_run() -> None:
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        ("--target cluster", ("--target", "reference, kubelet, kind")),
+        ("--target clusters", ("--target", "reference, kubelet, kind, cluster")),
         ("--profile v9", ("--profile", ", ".join(PROFILES), f"such as v{DEFAULT_VERSION}, got 'v9'")),
         ("--profile v1.33.2", ("--profile", ", ".join(PROFILES), "got 'v1.33.2'")),
         ("--driver pod", ("--driver", "inline, process")),

@@ -8,9 +8,10 @@ import pytest
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.run.session import WorkerEnvironment, request, shared_file
-from drahealth.suites.targets.kind.cluster import ClusterMaker, JoinedCluster
+from drahealth.suites.targets.kind.cluster import ClusterMaker, PreparedCluster
 from drahealth.suites.targets.kind.options import KindOptions
 from drahealth.suites.targets.kind.target import SharedCluster
+from drahealth.suites.targets.pods.target import Joined
 from drahealth.suites.targets.progress import silent
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 
@@ -39,6 +40,6 @@ def test_workers_get_the_error_of_a_cluster_that_is_made_once(fake: FakeEngine) 
         environment.make()
         environment.make()
         with pytest.raises(HarnessError, match="kind cluster one exists"):
-            runner.run(JoinedCluster(found).up())
+            runner.run(Joined(found, PreparedCluster).up())
         environment.close()
     assert (found.worker, found.path.exists(), fake.calls.count("kind get clusters")) == (3, False, 1)

@@ -5,7 +5,7 @@ from aiohttp import web
 
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.control.remote import ControlFailed
-from drahealth.suites.targets.kind import deployment
+from drahealth.suites.targets.pods import deployment
 from drahealth.suites.unit.fakes.exec_server import FAILURE, server_that
 
 

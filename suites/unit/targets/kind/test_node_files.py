@@ -8,10 +8,10 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.kind.node_control import (
     api_server_manifest,
     audited_manifest,
-    enabled,
     is_audited,
     kubelet_config,
 )
+from drahealth.suites.targets.versions import enabled
 
 MANIFEST = """apiVersion: v1
 kind: Pod

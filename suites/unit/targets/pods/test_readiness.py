@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from drahealth.fakes.cluster.api import Object
-from drahealth.suites.targets.kind.deployment import by_node, gone, hopeless, is_rolled_out, missing
+from drahealth.suites.targets.pods.deployment import by_node, gone, hopeless, is_rolled_out, missing
 
 
 def daemon_set(generation: int = 2, **status: int) -> Object:

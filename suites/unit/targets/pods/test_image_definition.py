@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from drahealth.suites.targets.kind.driver_image import DEFAULT_BASE, requirements
+from drahealth.suites.targets.pods.driver_image import DEFAULT_BASE, requirements
 
 ROOT = Path(__file__).resolve().parents[4]
 IMAGE, CHART = ROOT / "fakes" / "image", ROOT / "fakes" / "chart"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.targets.kind.deployment import WORKLOAD
+from drahealth.suites.targets.pods.deployment import WORKLOAD
 from drahealth.suites.unit.endings import PATIENCE
 
 

@@ -1,9 +1,11 @@
 """The fake driver on every node of a cluster: its objects, its deployment, and the connection to it."""
 
 import asyncio
+import base64
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -16,7 +18,7 @@ from drahealth.fakes.control.wire import LINE_LIMIT, Writer
 from drahealth.fakes.waiting import poll
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.progress import Progress, silent
-from drahealth.suites.targets.target import BELONGS
+from drahealth.suites.targets.target import PART_OF
 
 # The objects that run the fake driver on every node of a cluster: the chart, rendered by ci/deploy/render.
 
@@ -24,35 +26,74 @@ NAMESPACE = "drahealth"
 NAME = "drahealth-driver"
 SELECTOR = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "drahealth"}
 """The labels of the driver's pods and of their other objects."""
+KUBELET_DIR = "/var/lib/kubelet"
+PULL_SECRET = "drahealth-pull"
+"""The name of the Secret with which the images are pulled."""
 CONTROL_SOCKET = "/run/drahealth/control.sock"
 """The control socket of the driver, in its pod."""
 
 _RBAC = "rbac.authorization.k8s.io/v1"
 _ADMISSION = "admissionregistration.k8s.io/v1"
+_POLICY = "ValidatingAdmissionPolicy"
 SERVICE_ACCOUNTS = Kind("ServiceAccount", "serviceaccounts", "v1", namespaced=True)
 CLUSTER_ROLES = Kind("ClusterRole", "clusterroles", _RBAC, namespaced=False)
+CLUSTER_ROLE_BINDINGS = Kind("ClusterRoleBinding", "clusterrolebindings", _RBAC, namespaced=False)
 DAEMON_SETS = Kind("DaemonSet", "daemonsets", "apps/v1", namespaced=True)
-_POLICY = "ValidatingAdmissionPolicy"
-_KINDS = {
-    kind.kind: kind
-    for kind in (
-        SERVICE_ACCOUNTS,
-        CLUSTER_ROLES,
-        Kind("ClusterRoleBinding", "clusterrolebindings", _RBAC, namespaced=False),
-        DAEMON_SETS,
-        Kind(_POLICY, "validatingadmissionpolicies", _ADMISSION, namespaced=False),
-        Kind(f"{_POLICY}Binding", "validatingadmissionpolicybindings", _ADMISSION, namespaced=False),
-    )
-}
+POLICIES = Kind(_POLICY, "validatingadmissionpolicies", _ADMISSION, namespaced=False)
+POLICY_BINDINGS = Kind(f"{_POLICY}Binding", "validatingadmissionpolicybindings", _ADMISSION, namespaced=False)
+KINDS = (SERVICE_ACCOUNTS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, DAEMON_SETS, POLICIES, POLICY_BINDINGS)
+"""The kinds of the objects that the chart renders."""
+_KINDS = {kind.kind: kind for kind in KINDS}
+SECRETS = Kind("Secret", "secrets", "v1", namespaced=True)
 
 
-def manifests(image: str) -> list[tuple[Kind, Object]]:
-    """All objects, in the order in which they are made."""
-    labels = {**SELECTOR, "pod-security.kubernetes.io/enforce": "privileged"}
-    namespace: Object = {"metadata": {"name": NAMESPACE, "labels": labels}}
-    text = Path(__file__).with_name("manifests.yaml").read_text(encoding="utf-8").replace("IMAGE:TAG", image)
-    objects = filter(None, YAML(typ="safe", pure=True).load_all(text))
-    return [(NAMESPACES, namespace), *((_KINDS[obj["kind"]], obj) for obj in objects)]
+_NAMED = ("namespace: {}\n", "{}:" + NAME, NAME + ".{}")
+"""Where the rendered objects have the name of their namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What is deployed, and where."""
+
+    image: str = ""
+    namespace: str = NAMESPACE
+    kubelet_dir: str = KUBELET_DIR
+    """The root directory of the kubelets."""
+    nodes: Sequence[str] = ()
+    """The names of the nodes; empty for all nodes."""
+    docker_config: str = ""
+    """JSON text with credentials of registries; empty without."""
+
+    def manifests(self) -> list[tuple[Kind, Object]]:
+        """All objects, in the order in which they are made."""
+        labels = {**SELECTOR, "pod-security.kubernetes.io/enforce": "privileged"}
+        namespace: Object = {"metadata": {"name": self.namespace, "labels": labels}}
+        secrets = [(SECRETS, pull_secret(self.namespace, self.docker_config))] if self.docker_config else []
+        text = Path(__file__).with_name("manifests.yaml").read_text(encoding="utf-8").replace("IMAGE:TAG", self.image)
+        for rendered in _NAMED:
+            text = text.replace(rendered.format(NAMESPACE), rendered.format(self.namespace))
+        objects = filter(None, YAML(typ="safe", pure=True).load_all(text.replace(KUBELET_DIR, self.kubelet_dir)))
+        found = [(_KINDS[obj["kind"]], obj) for obj in objects]
+        for daemon_set in (obj for kind, obj in found if kind == DAEMON_SETS):
+            spec = daemon_set["spec"]["template"]["spec"]
+            spec |= {"affinity": on_nodes(self.nodes)} if self.nodes else {}
+            spec |= {"imagePullSecrets": [{"name": PULL_SECRET}]} if self.docker_config else {}
+        return [(NAMESPACES, namespace), *secrets, *found]
+
+
+def on_nodes(names: Iterable[str]) -> Object:
+    """The affinity of a Pod to these nodes, by their names: a label of a node can have another one."""
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in names]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def pull_secret(namespace: str, docker_config: str) -> Object:
+    """The Secret with which a kubelet pulls images (Kubernetes: Pull an Image from a Private Registry)."""
+    return {
+        "metadata": {"name": PULL_SECRET, "namespace": namespace, "labels": SELECTOR},
+        "type": "kubernetes.io/dockerconfigjson",
+        "data": {".dockerconfigjson": base64.b64encode(docker_config.encode()).decode()},
+    }
 
 
 # The command of a container that uses a device. `wait` is what a signal interrupts in every shell; a `read` is not.
@@ -199,8 +240,6 @@ def _short(text: str) -> str:
 
 # Deploys the fake driver to every node of a cluster, waits for its pods, and removes it again.
 
-__all__ = ["NAMESPACE", "deploy", "remove", "why_gone"]
-
 START_LIMIT = 90.0
 """Seconds for the pods to be Ready, and for the objects of an earlier deployment to be deleted."""
 _INTERVAL = 0.25
@@ -210,55 +249,57 @@ _PATIENCE = 5.0
 """Seconds that a container may wait for a hopeless reason: later events often give a better one."""
 
 
-async def deploy(api: Api, image: str, progress: Progress) -> dict[str, str]:
+async def deploy(api: Api, deployment: Deployment, progress: Progress) -> dict[str, str]:
     """Makes or replaces all objects. Returns the names of the pods by their nodes, once each node has a Ready one.
 
     Raises HarnessError if a pod cannot start, or if the cluster rejects an object. Makes nothing and raises it if an
     object of others has the name of one of ours.
     """
     try:
-        async with _shown(progress, f"Deploying the fake driver ({image})"):
-            if not await poll(lambda: _is_free(api), _INTERVAL, START_LIMIT):
+        async with _shown(progress, f"Deploying the fake driver ({deployment.image})"):
+            namespace = deployment.namespace
+            if not await poll(lambda: _is_free(api, namespace), _INTERVAL, START_LIMIT):
                 raise HarnessError(
-                    f"the namespace {NAMESPACE} of an earlier deployment is not deleted after {START_LIMIT:g} s",
-                    f"see why: kubectl get namespace {NAMESPACE} -o yaml",
+                    f"the namespace {namespace} of an earlier deployment is not deleted after {START_LIMIT:g} s",
+                    f"see why: kubectl get namespace {namespace} -o yaml",
                 )
-            await _refuse_to_take_over(api)
-            for kind, obj in manifests(image):
+            objects = deployment.manifests()
+            await _refuse_to_take_over(api, objects)
+            for kind, obj in objects:
                 await _apply(api, kind, obj)
-        return await _until_ready(api, progress)
+        return await _until_ready(api, namespace, progress)
     except ApiError as error:
         raise HarnessError(
             f"cannot deploy the fake driver: {error}", "the user of the kubeconfig must be an administrator"
         ) from error
 
 
-async def remove(api: Api, progress: Progress = silent) -> None:
+async def remove(api: Api, progress: Progress = silent, namespace: str = NAMESPACE) -> None:
     """Removes all our objects and returns when they are gone; harmless without any. Raises HarnessError.
 
     It never removes objects of others. It does not wait for the empty namespace: a controller takes at least 5 s.
     """
     try:
         async with _shown(progress, "Removing the fake driver"):
-            for kind, obj in reversed(manifests("")):
+            for kind, obj in reversed(Deployment(namespace=namespace).manifests()):
                 found = await _find(api, kind, obj["metadata"])
                 if found is not None and _is_ours(found):
                     await _delete(api, kind, obj["metadata"])
-            if not await poll(lambda: _is_empty(api), _INTERVAL, START_LIMIT):
+            if not await poll(lambda: _is_empty(api, namespace), _INTERVAL, START_LIMIT):
                 raise HarnessError(
-                    f"the namespace {NAMESPACE} has pods after {START_LIMIT:g} s",
-                    f"see why: kubectl get pods -n {NAMESPACE} -o yaml",
+                    f"the namespace {namespace} has pods after {START_LIMIT:g} s",
+                    f"see why: kubectl get pods -n {namespace} -o yaml",
                 )
     except ApiError as error:
         raise HarnessError(
-            f"cannot remove the fake driver: {error}", f"delete the namespace {NAMESPACE} yourself"
+            f"cannot remove the fake driver: {error}", f"delete the namespace {namespace} yourself"
         ) from error
 
 
-async def why_gone(api: Api, pod: str) -> str:
+async def why_gone(api: Api, pod: str, namespace: str = NAMESPACE) -> str:
     """Why the pod of a driver no longer runs, as a sentence; empty if it runs. Raises ApiError."""
     try:
-        return gone(await api.get(PODS, pod, NAMESPACE), pod)
+        return gone(await api.get(PODS, pod, namespace), pod)
     except ApiError as error:
         if error.status != 404:
             raise
@@ -283,14 +324,14 @@ async def _shown(progress: Progress, stage: str) -> AsyncIterator[None]:
         beating.cancel()
 
 
-async def _refuse_to_take_over(api: Api) -> None:
-    for kind, obj in manifests(""):
+async def _refuse_to_take_over(api: Api, objects: Iterable[tuple[Kind, Object]]) -> None:
+    for kind, obj in objects:
         name = obj["metadata"]["name"]
         found = await _find(api, kind, obj["metadata"])
         if found is not None and not _is_ours(found):
             delete = f"kubectl delete {kind.kind.lower()} {name}"
-            within = f" -n {NAMESPACE}" if "namespace" in obj["metadata"] else ""
-            label = "=".join(*BELONGS.items())
+            within = f" -n {obj['metadata']['namespace']}" if "namespace" in obj["metadata"] else ""
+            label = "=".join(*PART_OF.items())
             raise HarnessError(
                 f"the cluster has another {kind.kind} {name}, without the label {label}",
                 f"use another cluster, or remove it: {delete}{within}",
@@ -298,19 +339,19 @@ async def _refuse_to_take_over(api: Api) -> None:
 
 
 def _is_ours(obj: Object) -> bool:
-    return BELONGS.items() <= (obj["metadata"].get("labels") or {}).items()
+    return PART_OF.items() <= (obj["metadata"].get("labels") or {}).items()
 
 
-async def _is_free(api: Api) -> bool:
+async def _is_free(api: Api, namespace: str) -> bool:
     """False while an earlier namespace of ours is deleted, which accepts no new objects."""
-    found = await _find(api, NAMESPACES, {"name": NAMESPACE})
+    found = await _find(api, NAMESPACES, {"name": namespace})
     return found is None or not _is_ours(found) or "deletionTimestamp" not in found["metadata"]
 
 
-async def _is_empty(api: Api) -> bool:
+async def _is_empty(api: Api, namespace: str) -> bool:
     """Whether no pod of the driver is left."""
-    found = await _find(api, NAMESPACES, {"name": NAMESPACE})
-    return found is None or not _is_ours(found) or not await _pods(api)
+    found = await _find(api, NAMESPACES, {"name": namespace})
+    return found is None or not _is_ours(found) or not await _pods(api, namespace)
 
 
 async def _apply(api: Api, kind: Kind, obj: Object) -> None:
@@ -324,7 +365,7 @@ async def _apply(api: Api, kind: Kind, obj: Object) -> None:
         await api.replace(kind, {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}})
 
 
-async def _until_ready(api: Api, progress: Progress) -> dict[str, str]:
+async def _until_ready(api: Api, namespace: str, progress: Progress) -> dict[str, str]:
     """The names of the pods by their nodes. Raises HarnessError if they do not get Ready."""
     began = time.monotonic()
     hopeless_since: float | None = None
@@ -332,8 +373,8 @@ async def _until_ready(api: Api, progress: Progress) -> dict[str, str]:
 
     async def is_ready() -> bool:
         nonlocal hopeless_since, pods
-        daemon_set = await api.get(DAEMON_SETS, NAME, NAMESPACE)
-        pods = await _pods(api)
+        daemon_set = await api.get(DAEMON_SETS, NAME, namespace)
+        pods = await _pods(api, namespace)
         now = time.monotonic()
         if is_rolled_out(daemon_set):
             return True
@@ -344,10 +385,10 @@ async def _until_ready(api: Api, progress: Progress) -> dict[str, str]:
                 f"the fake driver does not start: {why}", "check that the nodes of the cluster have its image"
             )
         if now - began > START_LIMIT:
-            why = missing(daemon_set, pods, await api.list(EVENTS, NAMESPACE))
+            why = missing(daemon_set, pods, await api.list(EVENTS, namespace))
             raise HarnessError(
                 f"the pods of the fake driver are not Ready after {START_LIMIT:g} s: {why}",
-                f"see kubectl describe pods -n {NAMESPACE}",
+                f"see kubectl describe pods -n {namespace}",
             )
         progress(f"Waiting for the fake driver's pods ({now - began:.0f} s)")
         return False
@@ -356,8 +397,8 @@ async def _until_ready(api: Api, progress: Progress) -> dict[str, str]:
     return by_node(pods)
 
 
-async def _pods(api: Api) -> list[Object]:
-    found = await api.list(PODS, NAMESPACE)
+async def _pods(api: Api, namespace: str) -> list[Object]:
+    found = await api.list(PODS, namespace)
     return [pod for pod in found if SELECTOR.items() <= pod["metadata"].get("labels", {}).items()]
 
 

@@ -14,7 +14,7 @@ from drahealth.fakes.cluster.api import NODES
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.engine import Engine
-from drahealth.suites.targets.kind.driver_image import (
+from drahealth.suites.targets.pods.driver_image import (
     DEFAULT_BASE,
     REPOSITORY,
     Interpreter,

@@ -8,15 +8,15 @@ import pytest
 
 from drahealth.fakes.cluster.api import NAMESPACES, PODS, ApiError, Kind, Object, WatchEvent
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.kind import deployment
-from drahealth.suites.targets.kind.deployment import (
+from drahealth.suites.targets.pods import deployment
+from drahealth.suites.targets.pods.deployment import (
     CLUSTER_ROLES,
     DAEMON_SETS,
     NAME,
     NAMESPACE,
     SELECTOR,
+    Deployment,
     deploy,
-    manifests,
     remove,
     why_gone,
 )
@@ -86,20 +86,20 @@ class Cluster:
 
 async def test_deploy_returns_the_pods_by_node() -> None:
     cluster = Cluster()
-    assert await deploy(cluster, "image:1", silent) == {"n": "p"}
-    assert cluster.writes == [f"create {kind.kind}" for kind, _ in manifests("image:1")]
+    assert await deploy(cluster, Deployment("image:1"), silent) == {"n": "p"}
+    assert cluster.writes == [f"create {kind.kind}" for kind, _ in Deployment("image:1").manifests()]
 
 
 async def test_existing_objects_are_replaced() -> None:
     cluster = Cluster()
-    await deploy(cluster, "image:1", silent)
-    await deploy(cluster, "image:2", silent)
+    await deploy(cluster, Deployment("image:1"), silent)
+    await deploy(cluster, Deployment("image:2"), silent)
     assert "replace DaemonSet" in cluster.writes
 
 
 async def test_remove_deletes_everything_and_may_be_repeated() -> None:
     cluster = Cluster()
-    await deploy(cluster, "image:1", silent)
+    await deploy(cluster, Deployment("image:1"), silent)
     await remove(cluster)
     await remove(cluster)
     assert cluster.objects == {}
@@ -108,16 +108,16 @@ async def test_remove_deletes_everything_and_may_be_repeated() -> None:
 async def test_a_long_removal_is_shown_with_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deployment, "_BEAT", 0.01)
     cluster, told = Cluster(), list[str]()
-    await deploy(cluster, "image:1", silent)
+    await deploy(cluster, Deployment("image:1"), silent)
     await remove(cluster, lambda stage, done=None, total=None: told.append(stage))
     assert told[:2] == ["Removing the fake driver", "Removing the fake driver (0 s)"]
 
 
 async def test_a_namespace_that_is_being_deleted_is_waited_for() -> None:
     cluster = Cluster()
-    await deploy(cluster, "image:1", silent)
+    await deploy(cluster, Deployment("image:1"), silent)
     await cluster.delete(NAMESPACES, NAMESPACE)
-    assert await deploy(cluster, "image:1", silent) == {"n": "p"}
+    assert await deploy(cluster, Deployment("image:1"), silent) == {"n": "p"}
 
 
 @pytest.mark.parametrize(
@@ -128,14 +128,14 @@ async def test_objects_of_others_are_neither_replaced_nor_deleted(kind: Kind, na
     theirs = {"metadata": {"name": name, "labels": {"team": "theirs"}, "resourceVersion": "1"}}
     cluster.objects[kind, name] = theirs
     with pytest.raises(HarnessError, match=f"another {kind.kind} {name}, .*; use another cluster"):
-        await deploy(cluster, "image:1", silent)
+        await deploy(cluster, Deployment("image:1"), silent)
     await remove(cluster)
     assert (cluster.writes, cluster.objects) == ([], {(kind, name): theirs})
 
 
 async def test_remove_deletes_only_our_objects() -> None:
     cluster = Cluster()
-    await deploy(cluster, "image:1", silent)
+    await deploy(cluster, Deployment("image:1"), silent)
     del cluster.objects[NAMESPACES, NAMESPACE]["metadata"]["labels"]
     await remove(cluster)
     assert list(cluster.objects) == [(NAMESPACES, NAMESPACE), (PODS, "p")]
@@ -145,7 +145,7 @@ async def test_a_failed_pull_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(deployment, "_PATIENCE", 0.0)
     cluster = Cluster({"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}})
     with pytest.raises(HarnessError, match="does not start: pod p on n: ImagePullBackOff: no such image"):
-        await deploy(cluster, "image:1", silent)
+        await deploy(cluster, Deployment("image:1"), silent)
 
 
 async def test_pods_that_do_not_become_ready_have_a_limit_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ async def test_pods_that_do_not_become_ready_have_a_limit_and_a_reason(monkeypat
     cluster = Cluster({"state": {"running": {}}})
     cluster.objects[NAMESPACES, NAMESPACE] = {"metadata": {"resourceVersion": "1", "labels": SELECTOR}}
     with pytest.raises(HarnessError, match="pod p on n is Pending and not Ready"):
-        await deploy(cluster, "image:1", silent)
+        await deploy(cluster, Deployment("image:1"), silent)
 
 
 async def test_a_deleted_pod_has_a_reason() -> None:

@@ -256,7 +256,7 @@ async def _locked(cache: Path, progress: Progress) -> AsyncIterator[None]:
 
 
 def main() -> None:
-    """Builds the image: `python -m drahealth.suites.targets.kind.driver_image NAME [BASE]`."""
+    """Builds the image: `python -m drahealth.suites.targets.pods.driver_image NAME [BASE]`."""
     name, *base = sys.argv[1:]
 
     async def tag() -> None:

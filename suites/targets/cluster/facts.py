@@ -1,0 +1,149 @@
+"""What a cluster is, before anything is made in it: its release, its nodes, its feature gates."""
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from drahealth.fakes.cluster.api import NODES, ApiError, Object
+from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.manager.profile import Profile
+from drahealth.proto.quoting import one_line
+from drahealth.proto.values import STATUS_GATE
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.cluster.options import ClusterOptions
+from drahealth.suites.targets.node_readiness import takes_pods
+from drahealth.suites.targets.pods.target import seconds
+from drahealth.suites.targets.versions import enabled, profile_of
+
+LIMIT = 20.0
+"""Seconds for the cluster to answer at all."""
+_USUAL_SYNC = 60.0
+"""Seconds: the default `syncFrequency` of kubelets."""
+_VERSION = re.compile(r"v?(\d+\.\d+\.\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a cluster."""
+
+    server: str
+    """Its URL."""
+    kubernetes: str
+    """The release of its API server, such as 1.37.2."""
+    kubelets: Mapping[str, str] = field(default_factory=dict)
+    """The release of the kubelet on each node that can be used."""
+    unused: Mapping[str, str] = field(default_factory=dict)
+    """The other nodes, each with the reason."""
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    """The feature gates of its API server; empty if the user may not see them."""
+    sync_frequency: float = _USUAL_SYNC
+    """The longest `syncFrequency` of the kubelets, in seconds; the default if the user may not see it."""
+
+    def profile(self) -> Profile:
+        """The profile of all its kubelets. Raises HarnessError, ConfigurationError for an unknown release."""
+        if not self.kubelets:
+            reasons = "; ".join(f"{name}: {why}" for name, why in self.unused.items()) or "there are no nodes"
+            raise HarnessError(f"no node of {self.server} can be used: {reasons}", "see --node-selector, --tolerations")
+        profiles = {profile_of(version): version for version in sorted(set(self.kubelets.values()))}
+        if len(profiles) > 1:
+            raise HarnessError(
+                f"the kubelets of {self.server} behave differently: {', '.join(profiles.values())}",
+                "choose nodes with kubelets of one release with --node-selector",
+            )
+        return next(iter(profiles))
+
+
+async def connect(options: ClusterOptions) -> KubeClient:
+    """A client of the cluster. Raises ConfigurationError."""
+    try:
+        return await KubeClient.from_kubeconfig(options.path, options.context)
+    except ValueError as error:
+        raise ConfigurationError(one_line(str(error), 300), "pass --kubeconfig and --context") from None
+
+
+async def facts_of(client: KubeClient, options: ClusterOptions) -> Facts:
+    """Reads them. Changes nothing. Raises HarnessError."""
+    server = client.connection.host
+    try:
+        async with asyncio.timeout(LIMIT):
+            version = _version(str((await client.connection.call("GET", "/version"))["gitVersion"]))
+            await _require_dra(client, server)
+            nodes = await client.list(NODES)
+            gates = enabled(await _text(client, "/metrics"))
+            used = {one["metadata"]["name"]: why_unused(one, options) for one in nodes}
+            kubelets = {
+                one["metadata"]["name"]: _version(one["status"]["nodeInfo"]["kubeletVersion"])
+                for one in nodes
+                if not used[one["metadata"]["name"]]
+            }
+            syncs = await asyncio.gather(*(_sync_frequency(client, name) for name in kubelets))
+    except TimeoutError:
+        raise HarnessError(f"{server} does not answer within {LIMIT:g} s", "check --kubeconfig and --context") from None
+    except ApiError as error:
+        raise HarnessError(
+            f"{server} answered: {one_line(str(error), 300)}", "check the address and the rights in the kubeconfig"
+        ) from None
+    if gates.get(STATUS_GATE) is False:
+        raise HarnessError(
+            f"the feature gate {STATUS_GATE} of {server} is off", "enable it on the API server and on the kubelets"
+        )
+    unused = {name: why for name, why in used.items() if why}
+    return Facts(server, version, kubelets, unused, gates, max(syncs, default=_USUAL_SYNC))
+
+
+def why_unused(node: Object, options: ClusterOptions) -> str:
+    """Why a node cannot be used, as a clause; empty if it can."""
+    labels = node["metadata"].get("labels") or {}
+    if not options.node_selector.items() <= labels.items():
+        return "it does not have the labels of --node-selector"
+    if not takes_pods(node):
+        return "it is not Ready"
+    for taint in node["spec"].get("taints") or ():
+        keeps_off = taint["effect"] in ("NoSchedule", "NoExecute")
+        if keeps_off and not any(_tolerates(one, taint) for one in options.tolerations):
+            return f"it has the taint {taint['key']}:{taint['effect']}"
+    return "it is cordoned" if node["spec"].get("unschedulable") else ""
+
+
+def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
+    return (
+        toleration["key"] == taint["key"]
+        and toleration.get("effect", taint["effect"]) == taint["effect"]
+        and toleration.get("value", taint.get("value", "")) == taint.get("value", "")
+    )
+
+
+def _version(text: str) -> str:
+    """1.37.2 of v1.37.2-eks-1234 or v1.37.2+k3s1."""
+    match = _VERSION.match(text)
+    if match is None:
+        raise HarnessError(f"the cluster has the unknown version {text!r}", "use Kubernetes 1.34 or newer")
+    return match[1]
+
+
+async def _require_dra(client: KubeClient, server: str) -> None:
+    try:
+        await client.connection.call("GET", "/apis/resource.k8s.io/v1")
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        raise HarnessError(
+            f"{server} does not serve resource.k8s.io/v1", "use Kubernetes 1.34 or newer with DRA enabled"
+        ) from None
+
+
+async def _text(client: KubeClient, path: str) -> str:
+    """The text at this path; empty if the user may not read it."""
+    with suppress(ApiError):
+        return await client.connection.text(path)
+    return ""
+
+
+async def _sync_frequency(client: KubeClient, node: str) -> float:
+    text = await _text(client, f"/api/v1/nodes/{node}/proxy/configz")
+    with suppress(ValueError, KeyError, TypeError):
+        return seconds(json.loads(text)["kubeletconfig"]["syncFrequency"])
+    return _USUAL_SYNC

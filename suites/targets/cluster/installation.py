@@ -1,0 +1,352 @@
+"""What a run makes in a cluster of others, and removes at its end. One run at a time uses a cluster."""
+
+import asyncio
+import shlex
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime
+
+import psutil
+
+from drahealth.fakes.cluster.api import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    DEVICE_CLASSES,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    SLICES,
+    Api,
+    ApiError,
+    Object,
+)
+from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.fakes.waiting import poll
+from drahealth.proto.quoting import one_line
+from drahealth.suites.errors import HarnessError
+from drahealth.suites.processes.child import run
+from drahealth.suites.targets.cluster.facts import Facts, connect
+from drahealth.suites.targets.cluster.options import ClusterOptions
+from drahealth.suites.targets.engine import Engine, find_engine
+from drahealth.suites.targets.permissions import Permission, missing_permissions
+from drahealth.suites.targets.pods.deployment import (
+    KINDS,
+    SECRETS,
+    SELECTOR,
+    Deployment,
+    deploy,
+    remove,
+)
+from drahealth.suites.targets.pods.driver_image import ensure_image
+from drahealth.suites.targets.pods.target import PreparedNodes, tidy
+from drahealth.suites.targets.progress import Progress
+from drahealth.suites.targets.run_directory import RunDirectory
+from drahealth.suites.targets.target import BELONGS
+
+# Permissions.
+
+_ALL = ("create", "get", "update", "delete")
+_PERMISSIONS = (
+    Permission(NAMESPACES, ("create", "get", "list", "update", "delete")),
+    Permission(LEASES, _ALL),
+    *(Permission(kind, _ALL) for kind in KINDS),
+    Permission(NODES, ("get", "list")),
+    Permission(NODES, ("get",), "proxy", optional=True),
+    Permission(PODS, ("create", "get", "list", "watch", "delete")),
+    Permission(PODS, ("create", "get"), "exec"),
+    Permission(PODS, ("update", "patch"), "status"),
+    Permission(PODS, ("update",), "resize"),
+    Permission(CLAIMS, ("create", "get", "list", "watch")),
+    Permission(CLAIMS, ("update",), "status"),
+    Permission(CLAIM_TEMPLATES, ("create",)),
+    Permission(DEVICE_CLASSES, ("create", "get", "list", "update", "delete")),
+    Permission(SLICES, ("create", "get", "list", "watch", "update", "delete")),
+    Permission(REPLICA_SETS, ("create", "list", "delete")),
+    Permission(EVENTS, ("list", "watch")),
+)
+
+
+def permissions(options: ClusterOptions) -> Iterator[Permission]:
+    """The rights that a run uses, in all namespaces. A ClusterRole of the fake driver needs those that it has."""
+    yield from _PERMISSIONS
+    if options.pull_config:
+        yield Permission(SECRETS, _ALL)
+
+
+async def require_permissions(client: KubeClient, options: ClusterOptions) -> None:
+    """Raises HarnessError, which names those that are missing."""
+    missing = [
+        f"{verb} {one.resource}"
+        for one, verb in await missing_permissions(client, permissions(options))
+        if not one.optional
+    ]
+    if missing:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        raise HarnessError(
+            f"missing permissions in the cluster: {', '.join(missing[:5])}{more}", "--plan lists all of them"
+        )
+
+
+# The Lease of a run.
+
+LEASE = "drahealth-run"
+RENEWED = 10.0
+"""Seconds between two renewals."""
+EXPIRES = 60.0
+"""Seconds after which a Lease that is not renewed is of a run that was killed."""
+
+
+def _holder() -> str:
+    """This process, for people, and for others on this machine that look whether it still exists."""
+    process = psutil.Process()
+    return f"{socket.gethostname()}/{process.pid}/{process.create_time():.0f}"
+
+
+def is_live(lease: Object, now: float) -> bool:
+    """Whether the run with this Lease still exists. `now` is Unix time."""
+    spec = lease.get("spec") or {}
+    renewed = datetime.fromisoformat(spec.get("renewTime") or "1970-01-01T00:00:00+00:00").timestamp()
+    host, _, process = str(spec.get("holderIdentity") or "").partition("/")
+    if host == socket.gethostname():
+        pid, _, began = process.partition("/")
+        with suppress(psutil.Error, ValueError):
+            return f"{psutil.Process(int(pid)).create_time():.0f}" == began
+        return False
+    return now - renewed < EXPIRES
+
+
+def _now() -> str:
+    """As a Lease has it: RFC 3339 with microseconds."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _lease(namespace: str) -> Object:
+    now = _now()
+    spec = {"holderIdentity": _holder(), "leaseDurationSeconds": int(EXPIRES), "acquireTime": now, "renewTime": now}
+    return {"metadata": {"name": LEASE, "namespace": namespace, "labels": BELONGS}, "spec": spec}
+
+
+class _Renewal:
+    """Renews the Lease in a thread: the loop of a distributed run stands still between its beginning and its end."""
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self._options = options
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._renew()), name="lease", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def end(self) -> None:
+        self._ended.set()
+        await asyncio.to_thread(self._thread.join)
+
+    async def _renew(self) -> None:
+        client = await connect(self._options)
+        try:
+            while not await asyncio.to_thread(self._ended.wait, RENEWED):
+                with suppress(ApiError):  # the next one can succeed
+                    lease = await client.get(LEASES, LEASE, self._options.namespace)
+                    lease["spec"]["renewTime"] = _now()
+                    await client.replace(LEASES, lease)
+        finally:
+            await client.close()
+
+
+# What earlier runs left.
+
+GONE_LIMIT = 120.0
+"""Seconds for the namespaces to be deleted."""
+
+
+async def _drivers(api: Api) -> list[Object]:
+    """The namespaces of fake drivers that runs have deployed."""
+    found = await api.list(NAMESPACES)
+    return [one for one in found if SELECTOR.items() <= (one["metadata"].get("labels") or {}).items()]
+
+
+async def _left(api: Api) -> list[str]:
+    """The namespaces of all runs."""
+    of_scenarios = [
+        one for one in await api.list(NAMESPACES) if BELONGS.items() <= (one["metadata"].get("labels") or {}).items()
+    ]
+    return [one["metadata"]["name"] for one in (*await _drivers(api), *of_scenarios)]
+
+
+async def remove_left(api: Api, progress: Progress) -> list[str]:
+    """Removes what runs that were killed have left. Returns the names of its namespaces.
+
+    Raises HarnessError if a run uses the cluster. Raises ApiError.
+    """
+    for namespace in await _drivers(api):
+        with suppress(ApiError):
+            lease = await api.get(LEASES, LEASE, namespace["metadata"]["name"])
+            if is_live(lease, time.time()):
+                holder = lease["spec"]["holderIdentity"].split("/")
+                raise HarnessError(
+                    f"another run uses the cluster: process {holder[1]} on {holder[0]}",
+                    f"wait for its end; a run that was killed on another machine is noticed after {EXPIRES:g} s",
+                )
+    names = await _left(api)
+    await _remove_all(api, progress)
+    return names
+
+
+async def _remove_all(api: Api, progress: Progress) -> None:
+    await tidy(api)
+    for namespace in await _drivers(api):
+        await remove(api, progress, namespace["metadata"]["name"])
+
+    async def are_gone() -> bool:
+        return not await _left(api)
+
+    if not await poll(are_gone, 0.5, GONE_LIMIT):
+        names = ", ".join(await _left(api))
+        raise HarnessError(f"not deleted after {GONE_LIMIT:g} s: the namespaces {names}", "see kubectl get namespaces")
+
+
+# The installation.
+
+
+class ClusterMaker:
+    """The fake driver and all else that a run needs in the cluster."""
+
+    def __init__(self, options: ClusterOptions, facts: Facts, progress: Progress) -> None:
+        self._options = options
+        self._facts = facts
+        self._progress = progress
+        self._ends = AsyncExitStack()
+
+    async def up(self) -> PreparedNodes:
+        """The nodes, ready. Raises HarnessError after it has removed everything."""
+        try:
+            return await self._up()
+        except BaseException as error:
+            await self._ends.aclose()
+            if isinstance(error, ApiError):
+                raise self._failed(error) from error
+            raise
+
+    async def down(self) -> None:
+        """Removes everything."""
+        try:
+            await self._ends.aclose()
+        except ApiError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: ApiError) -> HarnessError:
+        return HarnessError(
+            f"{self._facts.server} answered: {one_line(str(error), 300)}",
+            "`drahealth clean --target cluster` removes what may be left",
+        )
+
+    async def _up(self) -> PreparedNodes:
+        o = self._options
+        client = await connect(o)
+        self._ends.push_async_callback(client.close)
+        await require_permissions(client, o)
+        image = await self._image()
+        await remove_left(client, self._progress)
+        await self._hold(client)
+        config = o.pull_config.read_text("utf-8") if o.pull_config else ""
+        nodes = sorted(self._facts.kubelets)
+        pods = await deploy(client, Deployment(image, o.namespace, o.kubelet_dir, nodes, config), self._progress)
+        run = RunDirectory.create()
+        self._ends.callback(run.remove)
+        return PreparedNodes(
+            folder=str(run.path),
+            kubeconfig=str(o.path),
+            context=o.context,
+            namespace=o.namespace,
+            pods={node: pod for node, pod in pods.items() if node in self._facts.kubelets},
+            image=image,
+            sync_frequency=self._facts.sync_frequency,
+        )
+
+    async def _hold(self, client: KubeClient) -> None:
+        """Makes the namespace with the Lease."""
+        name = self._options.namespace
+        try:
+            await client.create(NAMESPACES, {"metadata": {"name": name, "labels": SELECTOR}})
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            raise HarnessError(
+                f"the cluster has another namespace {name}", "choose another one with --namespace"
+            ) from None
+        self._ends.push_async_callback(_remove_all, client, self._progress)
+        await client.create(LEASES, _lease(name))
+        renewal = _Renewal(self._options)
+        renewal.start()
+        self._ends.push_async_callback(renewal.end)
+
+    async def _image(self) -> str:
+        """The name of the image in the cluster, which is built, pushed or loaded if that was asked for."""
+        o = self._options
+        if o.driver_image:
+            return o.driver_image
+        engine = await find_engine()
+        built = await ensure_image(engine, named=None, base=o.driver_base, progress=self._progress)
+        if o.push_to:
+            return await self._push(engine, built, f"{o.push_to.rstrip('/')}/{built.rpartition('/')[2]}")
+        assert o.load_command
+        self._progress(f"Loading {built}")
+        await _shell(f"{o.load_command} {shlex.quote(built)}", "--load-command", self._progress)
+        return built
+
+    async def _push(self, engine: Engine, built: str, name: str) -> str:
+        self._progress(f"Pushing {name}")
+        await engine.run("tag", built, name)
+        try:
+            await engine.run("push", name, limit=_COMMAND_LIMIT, on_line=lambda line: self._progress(f"Pushing {name}"))
+        except HarnessError as error:
+            raise HarnessError(f"cannot push {name}: {error.message}", "check --push-to, and log in first") from error
+        return name
+
+
+_COMMAND_LIMIT = 600.0
+
+
+async def _shell(command: str, option: str, progress: Progress, **environment: str) -> None:
+    """Runs a command of the user. Raises HarnessError."""
+    try:
+        done = await run(["sh", "-c", command], limit=_COMMAND_LIMIT, environment=environment)
+    except TimeoutError:
+        raise HarnessError(f"the command of {option} did not end within {_COMMAND_LIMIT:g} s", command) from None
+    if done.code:
+        said = one_line(done.stderr.strip() or done.stdout.strip() or "it printed nothing", 300)
+        raise HarnessError(f"the command of {option} failed with exit code {done.code}: {said}", command)
+
+
+async def restart_kubelet(client: KubeClient, options: ClusterOptions, node: str, limit: float) -> None:
+    """Runs the command of the user, and returns when the kubelet has reported again. Raises HarnessError."""
+    before = await _reported(client, node)
+    assert options.restart_command
+    await _shell(options.restart_command, "--restart-kubelet-command", lambda *_: None, NODE=node)
+
+    async def is_back() -> bool:
+        with suppress(ApiError):
+            now = await _reported(client, node)
+            return all(new > old for new, old in zip(now, before, strict=True))
+        return False
+
+    if not await poll(is_back, 0.1, limit):
+        raise HarnessError(
+            f"the kubelet of {node} did not report within {limit:g} s after --restart-kubelet-command",
+            "check that the command restarts it",
+        )
+
+
+async def _reported(client: KubeClient, node: str) -> tuple[str, str]:
+    """When the kubelet last wrote its Node and its Lease, as RFC 3339; empty while the Node is not Ready."""
+    found, lease = await client.get(NODES, node), await client.get(LEASES, node, "kube-node-lease")
+    ready: Object = next((one for one in found["status"]["conditions"] if one["type"] == "Ready"), {})
+    if ready.get("status") != "True":
+        return "", ""
+    return str(ready.get("lastHeartbeatTime", "")), str(lease["spec"].get("renewTime", ""))

@@ -1,0 +1,238 @@
+"""A node of a cluster that others made, and the run on it, from checked options."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from drahealth.fakes.cluster.api import ApiError
+from drahealth.manager.profile import Profile
+from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.targets.capabilities import Capability
+from drahealth.suites.targets.cluster.facts import Facts, connect, facts_of
+from drahealth.suites.targets.cluster.installation import ClusterMaker, permissions, remove_left, restart_kubelet
+from drahealth.suites.targets.cluster.options import ClusterOptions
+from drahealth.suites.targets.option import Values
+from drahealth.suites.targets.permissions import missing_permissions
+from drahealth.suites.targets.pods.deployment import PULL_SECRET, SECRETS, on_nodes, pull_secret
+from drahealth.suites.targets.pods.target import Joined, PodTarget, PreparedNodes, Provider
+from drahealth.suites.targets.progress import Progress
+from drahealth.suites.targets.registry import Check, Launch
+from drahealth.suites.targets.target import Placement
+from drahealth.suites.targets.versions import missing_in
+
+
+class ClusterTarget(PodTarget[PreparedNodes]):
+    """Implements `target.Target`."""
+
+    def __init__(
+        self, provider: Provider[PreparedNodes], profile: Profile, options: ClusterOptions, *, worker: int = 0
+    ) -> None:
+        super().__init__(provider, profile, worker=worker)
+        self._options = options
+        self.kubelet_dir = Path(options.kubelet_dir)
+
+    @property
+    def placement(self) -> Placement:
+        """Each Pod runs on the node, with the tolerations of the user and the credentials for its image."""
+        o = self._options
+        pod: dict[str, Any] = {"affinity": on_nodes([self.node_name])} if self._prepared else {}
+        pod |= {"tolerations": [dict(one) for one in o.tolerations]} if o.tolerations else {}
+        pod |= {"imagePullSecrets": [{"name": PULL_SECRET}]} if o.pull_config else {}
+        return Placement(f"{o.namespace}-", pod)
+
+    async def prepare_namespace(self, namespace: str) -> None:
+        await super().prepare_namespace(namespace)
+        if self._options.pull_config:
+            config = self._options.pull_config.read_text("utf-8")
+            await self._api.create(SECRETS, pull_secret(namespace, config))
+
+    async def restart_kubelet(self) -> None:
+        await restart_kubelet(self._api, self._options, self.node_name, self.windows["restart"])
+
+    async def stop_kubelet(self, *, orderly: bool = False) -> None:
+        raise _cannot("stop kubelets")
+
+    async def start_kubelet(self) -> None:
+        """Nothing: it was not stopped."""
+
+    async def set_gates(self, *, api_server: bool, kubelet: bool, dra: bool = True, messages: bool = True) -> None:
+        raise _cannot("set feature gates")
+
+    async def stop_api_server(self) -> None:
+        raise _cannot("stop the API server")
+
+    async def start_api_server(self) -> None:
+        """Nothing: it was not stopped."""
+
+    async def log_tail(self) -> str:
+        return ""
+
+
+def _cannot(what: str) -> HarnessError:
+    return HarnessError(f"the cluster target cannot {what}", "use the kind target")
+
+
+# A run on a cluster: its options, and what the cluster is.
+
+_WHY = {
+    Capability.RESTART_KUBELET: "only --restart-kubelet-command can restart the kubelets of this cluster",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfiguration:
+    """Implements `definition.Configuration`."""
+
+    options: ClusterOptions
+    facts: Facts
+    profile: Profile
+
+    @classmethod
+    def of(cls, values: Values) -> "ClusterConfiguration":
+        """From the options of a run. Asks the cluster. Raises ConfigurationError, HarnessError."""
+        options = ClusterOptions.of(values)
+        facts = asyncio.run(_facts(options))
+        return cls(options, facts, facts.profile())
+
+    @property
+    def missing(self) -> Mapping[Capability, str]:
+        releases = {self.facts.kubernetes, *self.facts.kubelets.values()}
+        found = {why: text for one in releases for why, text in missing_in(one, self.facts.gates).items()}
+        return found if self.options.restart_command else {**found, **_WHY}
+
+    @property
+    def is_own_kubelet(self) -> bool:
+        return True
+
+    @property
+    def title(self) -> str:
+        nodes = len(self.facts.kubelets)
+        return f"the cluster {self.facts.server}, Kubernetes {self.facts.kubernetes}, {nodes} node{'s'[: nodes != 1]}"
+
+    @property
+    def flags(self) -> Mapping[str, str]:
+        return self.options.texts
+
+    def make(self, launch: Launch) -> ClusterTarget:
+        if launch.shared:
+            nodes = Joined(launch.shared, PreparedNodes)
+            return ClusterTarget(nodes, self.profile, self.options, worker=launch.shared.worker)
+        return ClusterTarget(self._maker(launch), self.profile, self.options)
+
+    def share(self, launch: Launch) -> "SharedNodes":
+        """The driver's pods and the Lease: workers of a distributed run use one installation."""
+        return SharedNodes(self._maker(launch))
+
+    def _maker(self, launch: Launch) -> ClusterMaker:
+        o = self.options
+        if not (o.driver_image or o.push_to or o.load_command):
+            raise ConfigurationError(
+                "the nodes of the cluster need an image of the fake driver",
+                "pass --driver-image, --push-to or --load-command",
+            )
+        return ClusterMaker(o, self.facts, launch.progress)
+
+
+class SharedNodes:
+    """Implements `definition.SharedEnvironment`."""
+
+    def __init__(self, maker: ClusterMaker) -> None:
+        self._maker = maker
+
+    async def up(self) -> Mapping[str, Any]:
+        return asdict(await self._maker.up())
+
+    async def down(self) -> None:
+        await self._maker.down()
+
+
+async def _facts(options: ClusterOptions) -> Facts:
+    client = await connect(options)
+    try:
+        return await facts_of(client, options)
+    finally:
+        await client.close()
+
+
+# What a run would do, and whether it may.
+
+
+def examine(values: Values, progress: Progress) -> Iterator[Check]:
+    """The checks of `drahealth doctor`."""
+    options = ClusterOptions.of(values)
+    progress("Asking the cluster")
+    try:
+        facts, missing = asyncio.run(_asked(options))
+        profile = facts.profile()
+    except HarnessError as error:
+        yield Check("cluster", False, error.message, error.hint)
+        return
+    yield Check("cluster", True, f"{facts.server}, Kubernetes {facts.kubernetes}, behaves as {profile.name}")
+    nodes = ", ".join(f"{name} ({version})" for name, version in sorted(facts.kubelets.items()))
+    yield Check("nodes", True, nodes)
+    yield Check("permissions", not missing, ", ".join(missing) or "all", "they are missing" if missing else "")
+
+
+def plan(options: ClusterOptions) -> tuple[list[str], bool]:
+    """What a run creates, and the permissions that it needs, as lines for people; and whether the user has them.
+
+    Changes nothing. Raises ConfigurationError, HarnessError.
+    """
+    facts, missing = asyncio.run(_asked(options))
+    ns = options.namespace
+    lines = [
+        f"cluster: {facts.server}, Kubernetes {facts.kubernetes}, behaves as {facts.profile().name}",
+        *(f"node {name}: kubelet {version}" for name, version in sorted(facts.kubelets.items())),
+        *(f"node {name} is not used: {why}" for name, why in sorted(facts.unused.items())),
+        "",
+        "A run creates, and removes at its end:",
+        f"- the Namespace {ns} with a Lease, a ServiceAccount{', a Secret' if options.pull_config else ''} and the",
+        "  DaemonSet of the fake driver. Its Pods are root without capabilities, and mount the folders of sockets of",
+        f"  {options.kubelet_dir} and /var/run/cdi. They publish ResourceSlices",
+        f"- the ClusterRole and ClusterRoleBinding {ns}:drahealth-driver, and the ValidatingAdmissionPolicy and its",
+        f"  binding drahealth-driver.{ns}: the driver may write ResourceSlices only of its own node",
+        f"- for each scenario a Namespace {ns}-XXXXXXXX with Pods, claims and ReplicaSets, and a DeviceClass for each",
+        "  driver in it",
+        "A Node keeps extended resources of fake device plugins, with the capacity 0, until its kubelet restarts.",
+        "",
+        "Permissions, in all namespaces:",
+    ]
+    for one in permissions(options):
+        lacks = [verb for verb in one.verbs if f"{verb} {one.resource}" in missing]
+        group = one.kind.api_version.rpartition("/")[0]
+        mark = "no" if lacks and not one.optional else "--" if lacks else "ok"
+        where = f" of {group}" if group else ""
+        needed = " (optional: without it, waits are as for a syncFrequency of 60 s)" if one.optional else ""
+        lines.append(f"{mark}  {', '.join(one.verbs)} {one.resource}{where}{needed}")
+    needed_ones = {f"{verb} {one.resource}" for one in permissions(options) if not one.optional for verb in one.verbs}
+    return lines, not needed_ones.intersection(missing)
+
+
+async def _asked(options: ClusterOptions) -> tuple[Facts, list[str]]:
+    """The facts, and the permissions that are missing."""
+    client = await connect(options)
+    try:
+        facts = await facts_of(client, options)
+        found = await missing_permissions(client, permissions(options))
+        return facts, [f"{verb} {one.resource}" for one, verb in found]
+    except ApiError as error:
+        raise HarnessError(f"cannot ask for permissions: {error}", "check the rights in the kubeconfig") from error
+    finally:
+        await client.close()
+
+
+def clean(options: ClusterOptions, progress: Progress) -> list[str]:
+    """Removes what runs that were killed have left. Returns the names of their namespaces. Raises HarnessError."""
+
+    async def removed() -> list[str]:
+        client = await connect(options)
+        try:
+            return await remove_left(client, progress)
+        except ApiError as error:
+            raise HarnessError(f"{client.connection.host} answered: {error}", "check the kubeconfig") from error
+        finally:
+            await client.close()
+
+    return asyncio.run(removed())
