@@ -21,7 +21,7 @@ Each requirement has these lines:
 - **Judged by**: the commands that judge the requirement. `drahealth certify` means both levels of this command, `core`
   (the default) and `full` ([drivers.md](../drivers.md#the-certificate)).
 - **Source**: the text that contains the requirement.
-- **Reading**: how we read a source that leaves a choice. Without this line, it leaves none that drivers use differently.
+- **Reading**: how we read a source that leaves a choice, and why.
 - **Applies to**: the releases of Kubernetes to which the requirement applies.
 - **Health APIs**: the health APIs to which the requirement applies. Without this line, it applies to all health APIs.
 - **Experiments**: the [experiments](#experiments) that the checks of the requirement need. A check can also use the

@@ -164,6 +164,8 @@ class ScenarioResult:
     id: str = ""
     """Identifies the scenario in a run, however the run was started. The id of our scenarios is the same in all
     releases: `drahealth.kep::NAME`."""
+    node: str = ""
+    """The node that is judged; empty if each scenario runs once, on any node."""
 
     @property
     def key(self) -> str:
@@ -211,6 +213,24 @@ class Conditions:
     """Git commit of the current directory. It ends with -dirty if files have changed since then; null without git."""
 
 
+@dataclass(frozen=True, slots=True)
+class NodeSummary:
+    """The result of one node, for a run that judges each node by itself."""
+
+    __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
+
+    node: str
+    """Name of the Node object."""
+    kubelet: str
+    """Version of its kubelet."""
+    profile: str
+    """Profile of its kubelet."""
+    counts: Mapping[Outcome, int]
+    """The number of scenarios by outcome."""
+    verdict: str
+    """passed, failed, harness error, or not complete: a planned scenario has no result."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport(Report):
     """The report of `drahealth run`, `drahealth play`, or pytest with these scenarios."""
@@ -243,6 +263,8 @@ class RunReport(Report):
     """The number of scenarios by outcome."""
     scenarios: tuple[ScenarioResult, ...]
     """The result of each scenario that ended."""
+    nodes: tuple[NodeSummary, ...] = ()
+    """The result of each node; empty if each scenario runs once, on any node."""
 
     @property
     def program(self) -> str:

@@ -10,6 +10,7 @@ from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.report.document import (
     FORMAT,
     Conditions,
+    NodeSummary,
     Outcome,
     RequirementResult,
     RunReport,
@@ -44,6 +45,8 @@ class Run:
     stopped: str = ""
     """Why it ended before all planned scenarios had run, if that is known."""
     conditions: Conditions = field(default_factory=Conditions)
+    nodes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """The nodes that are judged by themselves: the release of the kubelet and its profile, by name."""
 
     def take(self, data: Mapping[str, Any]) -> ScenarioResult:
         """Add a result from plain data. A later result of the same scenario is merged into the first one."""
@@ -83,6 +86,17 @@ class Run:
         if self.deselected:
             return f"{self.selected} of {self.selected + self.deselected} scenarios were selected"
         return ""
+
+    def by_node(self) -> tuple[NodeSummary, ...]:
+        """The result of each node that is judged by itself. As many scenarios are planned on each node."""
+        found = []
+        for name, (kubelet, profile) in self.nodes.items():
+            counts = Counter(one.outcome for one in self.results if one.node == name)
+            complete = not self.interrupted and self.missing == 0 and counts.total() > 0
+            code = exit_code(counts, interrupted=False)
+            verdict = {1: "failed", 3: "harness error"}.get(code, "passed" if complete else "not complete")
+            found.append(NodeSummary(name, kubelet, profile, dict(counts), verdict))
+        return tuple(found)
 
     def exit_code(self) -> int:
         """0 passed, 1 failed, 2 no scenario ran, 3 error of harness or environment, or a run without its end."""
@@ -133,6 +147,7 @@ class Run:
                 for name, verdict in verdicts.items()
             ),
             scenarios=tuple(self.results),
+            nodes=self.by_node(),
         )
         return replace(report, verdict=report.words())
 

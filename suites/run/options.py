@@ -96,14 +96,20 @@ class Options:
     @property
     def missing(self) -> Mapping[Capability, str]:
         """The capabilities that the target lacks as it is configured, each with the reason."""
-        return {**self.definition.missing, **self.configuration.missing}
+        return self.missing_on("")
 
-    def health_apis(self, *, basic: bool) -> tuple[HealthApi | None, ...]:
-        """The health APIs over which a scenario is played, one after the other; None: the default of fake drivers.
+    def missing_on(self, node: str) -> Mapping[Capability, str]:
+        """The same for a node that is judged by itself; "" for any."""
+        judged = self.configuration.judged_nodes
+        return {**self.definition.missing, **(judged[node].missing if node else self.configuration.missing)}
 
-        The kubelet prefers the first API that it supports, so the default is this one.
+    def health_apis(self, profile: Profile, *, basic: bool) -> tuple[HealthApi | None, ...]:
+        """The health APIs over which a scenario is played on a kubelet of this profile, one after the other.
+
+        None is the default of fake drivers. The kubelet prefers the first API that it supports, so the default is this
+        one.
         """
-        called = self.profile.called_apis
+        called = profile.called_apis
         if self.every_health_api:
             return called
         repeated = basic and self.health_api is None and self.definition.plays_every_health_api
@@ -215,7 +221,8 @@ def run_of(options: Options, config: pytest.Config) -> Run:
         options={"target": options.target, **flags, **({"health-api": over} if over else {}), **fixed, **texts},
         revision=git_revision(),
     )
-    return Run(options.target, options.about, over, conditions=conditions)
+    nodes = {name: (one.kubelet, one.profile.name) for name, one in options.configuration.judged_nodes.items()}
+    return Run(options.target, options.about, over, conditions=conditions, nodes=nodes)
 
 
 def now() -> str:

@@ -93,11 +93,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Scenarios can be played over several health APIs."""
+    """Scenarios can be played over several health APIs, and on several nodes."""
     if hasattr(metafunc.function, "scenario") and "node" in metafunc.fixturenames:
-        from drahealth.suites.run.scenario import play_over_health_apis  # only now: it imports all the rest
+        from drahealth.suites.run.scenario import play_in_each_way  # only now: it imports all the rest
 
-        play_over_health_apis(metafunc)
+        play_in_each_way(metafunc)
 
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")

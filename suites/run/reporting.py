@@ -34,8 +34,8 @@ from drahealth.suites.run.scenario import (
     Scenario,
     case_of,
     distribute_evenly,
-    health_api_of,
     id_of,
+    play_of,
     scenario_of,
     scenarios,
     scenarios_folder,
@@ -315,6 +315,7 @@ class Reporting:
                 history_file=file,
                 history_sha256=digest,
                 id=id_of(item),
+                node=play_of(item, self._session.options).node,
             )
             report.drahealth = asdict(result)  # type: ignore[attr-defined]
         return report
@@ -380,13 +381,17 @@ class Reporting:
 
     def _about(self, item: pytest.Item) -> tuple[HealthApi | None, Mapping[Capability, str]]:
         """The health API of the drivers, and what the target lacks."""
-        return health_api_of(item, self._session.options), self._session.options.missing
+        way = play_of(item, self._session.options)
+        return way.api, self._session.options.missing_on(way.node)
 
     def _rerun(self, item: pytest.Item) -> str:
         options = self._session.options
         if scenarios_folder().samefile(item.path.parent):
-            only = replace(options, health_api=health_api_of(item, options), every_health_api=False)
-            return f"drahealth run {only.flags} -k {getattr(item, 'originalname', item.name)}"
+            way = play_of(item, options)
+            only = replace(options, health_api=way.api, every_health_api=False)
+            name = getattr(item, "originalname", item.name)
+            selected = quote(f"{name} and {way.node}") if way.node else name
+            return f"drahealth run {only.flags} -k {selected}"
         if not isinstance(item, pytest.Function):  # a timeline, of a file
             path = "-" if item.path.name == STANDARD_INPUT else quote(os.path.relpath(item.path))
             return f"drahealth play {path} {options.flags}"

@@ -14,7 +14,7 @@ from importlib import resources
 from itertools import pairwise
 from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import Any, Never, TypeVar
+from typing import Any, NamedTuple, Never, TypeVar
 
 import pytest
 
@@ -183,40 +183,64 @@ def _dotted(path: Path) -> str:
     return ".".join(parts).removesuffix(TIMELINE_SUFFIX)
 
 
-# Scenarios that are played over several health APIs. pytest sees them as parameters of the fixture `node`.
+# Scenarios that are played over several health APIs, or on several nodes. pytest sees them as parameters of the
+# fixture `node`.
 
 BASIC = "test_basic.py"
 """The file of the scenarios that a plain run plays over every health API."""
 
 
-def play_over_health_apis(metafunc: pytest.Metafunc) -> None:
-    """Makes a test for each health API. The test over the default one keeps its name.
+class Play(NamedTuple):
+    """How a scenario is played in one test."""
 
-    A scenario is left out over an API that is not the only one of the run and that it is not applicable to.
+    api: HealthApi | None
+    """The only health API of the drivers; None: that of the run."""
+    node: str
+    """The node that is judged; empty for any."""
+
+
+def play_in_each_way(metafunc: pytest.Metafunc) -> None:
+    """Makes a test for each health API, on each node that is judged by itself.
+
+    The test over the default API on any node keeps its name. A scenario is left out over an API that is not the only
+    one of the run and that it is not applicable to.
     """
     scenario, options = scenario_of(metafunc.function), Options.of(metafunc.config)
     assert scenario
     file = Path(str(metafunc.module.__file__))
     basic = file.name == BASIC and file.parent.samefile(scenarios_folder())
-    apis = options.health_apis(basic=basic)
-    if len(apis) == 1:
+    nodes = options.configuration.judged_nodes
+    ways = [Play(api, "") for api in options.health_apis(options.profile, basic=basic)]
+    if nodes:
+        called = {node: options.health_apis(one.profile, basic=basic) for node, one in nodes.items()}
+        ways = [Play(api, node) for node, apis in called.items() for api in apis]
+    elif len(ways) == 1:
         return
-    kept = [api for api in apis if options.every_health_api or not scenario.why_not(api)]
-    ids = [api.name if api else pytest.HIDDEN_PARAM for api in kept]
+    several = len({way.api for way in ways}) > 1
+    kept = [way for way in ways if options.every_health_api or not several or not scenario.why_not(way.api)]
+    ids = ["-".join(_ways(way, options)) or pytest.HIDDEN_PARAM for way in kept]
     metafunc.parametrize("node", kept, indirect=True, ids=ids)
 
 
-def health_api_of(item: pytest.Item, options: Options) -> HealthApi | None:
-    """The only health API of the drivers in this test; None: the default of fake drivers."""
+def _ways(way: Play, options: Options) -> Iterator[str]:
+    if way.api and way.api is not options.health_api:
+        yield way.api.name
+    if way.node:
+        yield way.node
+
+
+def play_of(item: pytest.Item, options: Options) -> Play:
+    """How this test plays its scenario."""
     call = getattr(item, "callspec", None)
     chosen = call.params.get("node") if call else None
-    return chosen if isinstance(chosen, HealthApi) else options.health_api
+    way = chosen if isinstance(chosen, Play) else Play(None, "")
+    return way._replace(api=way.api or options.health_api)
 
 
 def suffix(item: pytest.Item, options: Options) -> str:
-    """What the name of a scenario needs to differ from the same one over another health API."""
-    api = health_api_of(item, options)
-    return f"[{api.name}]" if api and api is not options.health_api else ""
+    """What the name of a scenario needs to differ from the same one over another health API, or on another node."""
+    words = "-".join(_ways(play_of(item, options), options))
+    return f"[{words}]" if words else ""
 
 
 # The order of scenarios that a seed draws. Pure.

@@ -17,7 +17,7 @@ from rich.console import Console
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.ledger import KnownIssue
 from drahealth.suites.run.options import Options
-from drahealth.suites.run.scenario import Scenario, health_api_of, scenario_of
+from drahealth.suites.run.scenario import Scenario, play_of, scenario_of
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.progress import StagePrinter
 from drahealth.suites.targets.registry import Launch, SharedEnvironment, SharedFile
@@ -318,14 +318,16 @@ class Session:
 
     def _new_node(self, item: pytest.Item) -> Node:
         scenario = scenario_of(getattr(item, "function", None)) or Scenario(item.name, (), item.name)
-        checked, health_api = scenario.requirements, health_api_of(item, self.options)
+        checked, way, target = scenario.requirements, play_of(item, self.options), self.target
+        if way.node:
+            target = target.on(way.node, self.options.configuration.judged_nodes[way.node].profile)
         node = Node(
-            self.target,
+            target,
             scenario.title,
             checked,
             self.run,
             needs=scenario.all_needs,
-            health_api=health_api,
+            health_api=way.api,
             fixed=self.options.fixed,
         )
         item.stash[PLAYED] = Played(scenario, node, node.deviations, node.stale)

@@ -95,6 +95,17 @@ class SharedEnvironment(Protocol):
         """Takes it down; harmless if it was never made."""
 
 
+class JudgedNode(NamedTuple):
+    """A node of a cluster that is judged by itself."""
+
+    kubelet: str
+    """The release of its kubelet, such as 1.37.2."""
+    profile: "Profile"
+    """What its kubelet is known to do."""
+    missing: Mapping[Capability, str]
+    """The capabilities that it lacks beside those of `TargetDefinition.missing`, each with the reason."""
+
+
 class Configuration(Protocol):
     """One run on a target: its options, checked. Two that were made from the same options are equal."""
 
@@ -109,6 +120,10 @@ class Configuration(Protocol):
     @property
     def is_own_kubelet(self) -> bool:
         """The kubelet can be one that the user changed: an issue of its release may be fixed in it."""
+
+    @property
+    def judged_nodes(self) -> Mapping[str, "JudgedNode"]:
+        """The nodes that each scenario runs on, by name; empty if each scenario runs once, on any node."""
 
     @property
     def title(self) -> str:

@@ -107,6 +107,9 @@ class Target(NodeTarget, Protocol):
     def placement(self) -> Placement:
         """What its cluster asks of the objects of scenarios."""
 
+    def on(self, node: str, profile: Profile) -> "Target":
+        """The same target on another one of its nodes, whose kubelet has this profile. The target must be started."""
+
     async def enter(self, *, alone: bool, observe: Observe) -> None:
         """A scenario begins. It shares the node with scenarios of other workers, or waits until it is
         `alone` there. A kubelet that reports what it sees of plugins sends it to `observe`, and to no other observer.

@@ -42,18 +42,25 @@ class Facts:
     sync_frequency: float = _USUAL_SYNC
     """The longest `syncFrequency` of the kubelets, in seconds; the default if the user may not see it."""
 
-    def profile(self) -> Profile:
-        """The profile of all its kubelets. Raises HarnessError, ConfigurationError for an unknown release."""
+    def profile(self, *, each: bool = False) -> Profile:
+        """The profile of all its kubelets; with `each`, that of the newest, because each has its own.
+
+        Raises HarnessError, ConfigurationError for an unknown release.
+        """
         if not self.kubelets:
             reasons = "; ".join(f"{name}: {why}" for name, why in self.unused.items()) or "there are no nodes"
             raise HarnessError(f"no node of {self.server} can be used: {reasons}", "see --node-selector, --tolerations")
-        profiles = {profile_of(version): version for version in sorted(set(self.kubelets.values()))}
-        if len(profiles) > 1:
+        profiles = {profile_of(version): version for version in sorted(set(self.kubelets.values()), key=_numbers)}
+        if len(profiles) > 1 and not each:
             raise HarnessError(
                 f"the kubelets of {self.server} behave differently: {', '.join(profiles.values())}",
-                "choose nodes with kubelets of one release with --node-selector",
+                "judge each node by itself with --on each, or choose nodes with --node-selector",
             )
-        return next(iter(profiles))
+        return list(profiles)[-1]
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
 
 
 async def connect(options: ClusterOptions) -> KubeClient:

@@ -9,8 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.targets.option import DRIVER_BASE, DRIVER_IMAGE, Option, Values, matching, readable_file, text
-from drahealth.suites.targets.pods.deployment import KUBELET_DIR, NAMESPACE
+from drahealth.suites.targets.option import (
+    DRIVER_BASE,
+    DRIVER_IMAGE,
+    Option,
+    Values,
+    choice,
+    matching,
+    readable_file,
+    text,
+)
+from drahealth.suites.targets.pods import KUBELET_DIR, NAMESPACE
 
 _LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?)=([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?")
 _TOLERATION = re.compile(
@@ -69,6 +78,13 @@ TOLERATIONS = Option(
     "Tolerations of the Pods of scenarios. The Pods of the fake driver tolerate every taint.",
     _tolerations,
 )
+ON = Option(
+    "on",
+    "NODES",
+    "`any` (default): each scenario runs once, on any node. `each`: on each node, and each node is judged by itself.",
+    choice("any", "each"),
+    choices=lambda: ("any", "each"),
+)
 KUBELET_DIR_OPTION = Option(
     "kubelet-dir",
     "DIR",
@@ -108,6 +124,7 @@ OPTIONS: tuple[Option[Any], ...] = (
     NAMESPACE_PREFIX,
     NODE_SELECTOR,
     TOLERATIONS,
+    ON,
     KUBELET_DIR_OPTION,
     DRIVER_IMAGE,
     DRIVER_BASE,
@@ -128,6 +145,8 @@ class ClusterOptions:
     namespace: str = NAMESPACE
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, str], ...] = ()
+    judges_each_node: bool = False
+    """Each scenario runs on each node."""
     kubelet_dir: str = KUBELET_DIR
     driver_image: str | None = None
     driver_base: str | None = None
@@ -161,6 +180,7 @@ class ClusterOptions:
             namespace=values.get(NAMESPACE_PREFIX) or NAMESPACE,
             node_selector=values.get(NODE_SELECTOR) or {},
             tolerations=values.get(TOLERATIONS) or (),
+            judges_each_node=values.get(ON) == "each",
             kubelet_dir=values.get(KUBELET_DIR_OPTION) or KUBELET_DIR,
             driver_image=values.get(DRIVER_IMAGE),
             driver_base=values.get(DRIVER_BASE),

@@ -1,6 +1,7 @@
 """A node of a cluster that others made, and the run on it, from checked options."""
 
 import asyncio
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,9 +19,9 @@ from drahealth.suites.targets.permissions import missing_permissions
 from drahealth.suites.targets.pods.deployment import PULL_SECRET, SECRETS, on_nodes, pull_secret
 from drahealth.suites.targets.pods.target import Joined, PodTarget, PreparedNodes, Provider
 from drahealth.suites.targets.progress import Progress
-from drahealth.suites.targets.registry import Check, Launch
+from drahealth.suites.targets.registry import Check, JudgedNode, Launch
 from drahealth.suites.targets.target import Placement
-from drahealth.suites.targets.versions import missing_in
+from drahealth.suites.targets.versions import missing_in, profile_of
 
 
 class ClusterTarget(PodTarget[PreparedNodes]):
@@ -31,6 +32,7 @@ class ClusterTarget(PodTarget[PreparedNodes]):
     ) -> None:
         super().__init__(provider, profile, worker=worker)
         self._options = options
+        self._others: dict[str, ClusterTarget] = {}
         self.kubelet_dir = Path(options.kubelet_dir)
 
     @property
@@ -69,6 +71,20 @@ class ClusterTarget(PodTarget[PreparedNodes]):
     async def log_tail(self) -> str:
         return ""
 
+    def on(self, node: str, profile: Profile) -> "ClusterTarget":
+        """The same target, on this node. It must be started; `stop` of this one ends it, too."""
+        if node not in self._others:
+            other = copy.copy(self)
+            other.profile = profile
+            other.settle(node)
+            self._others[node] = other
+        return self._others[node]
+
+    async def stop(self) -> None:
+        for other in self._others.values():
+            await other.leave_node()
+        await super().stop()
+
 
 def _cannot(what: str) -> HarnessError:
     return HarnessError(f"the cluster target cannot {what}", "use the kind target")
@@ -94,13 +110,23 @@ class ClusterConfiguration:
         """From the options of a run. Asks the cluster. Raises ConfigurationError, HarnessError."""
         options = ClusterOptions.of(values)
         facts = asyncio.run(_facts(options))
-        return cls(options, facts, facts.profile())
+        return cls(options, facts, facts.profile(each=options.judges_each_node))
 
     @property
     def missing(self) -> Mapping[Capability, str]:
-        releases = {self.facts.kubernetes, *self.facts.kubelets.values()}
+        return self._missing_with(*self.facts.kubelets.values())
+
+    def _missing_with(self, *kubelets: str) -> Mapping[Capability, str]:
+        releases = {self.facts.kubernetes, *kubelets}
         found = {why: text for one in releases for why, text in missing_in(one, self.facts.gates).items()}
         return found if self.options.restart_command else {**found, **_WHY}
+
+    @property
+    def judged_nodes(self) -> Mapping[str, JudgedNode]:
+        if not self.options.judges_each_node:
+            return {}
+        kubelets = sorted(self.facts.kubelets.items())
+        return {name: JudgedNode(it, profile_of(it), self._missing_with(it)) for name, it in kubelets}
 
     @property
     def is_own_kubelet(self) -> bool:
@@ -165,7 +191,7 @@ def examine(values: Values, progress: Progress) -> Iterator[Check]:
     progress("Asking the cluster")
     try:
         facts, missing = asyncio.run(_asked(options))
-        profile = facts.profile()
+        profile = facts.profile(each=True)
     except HarnessError as error:
         yield Check("cluster", False, error.message, error.hint)
         return
@@ -183,7 +209,7 @@ def plan(options: ClusterOptions) -> tuple[list[str], bool]:
     facts, missing = asyncio.run(_asked(options))
     ns = options.namespace
     lines = [
-        f"cluster: {facts.server}, Kubernetes {facts.kubernetes}, behaves as {facts.profile().name}",
+        f"cluster: {facts.server}, Kubernetes {facts.kubernetes}, behaves as {facts.profile(each=True).name}",
         *(f"node {name}: kubelet {version}" for name, version in sorted(facts.kubelets.items())),
         *(f"node {name} is not used: {why}" for name, why in sorted(facts.unused.items())),
         "",

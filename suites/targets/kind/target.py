@@ -14,7 +14,7 @@ from drahealth.suites.targets.kind.node_control import KindNodes
 from drahealth.suites.targets.kind.options import KindOptions
 from drahealth.suites.targets.option import KUBERNETES, Values
 from drahealth.suites.targets.pods.target import Joined, PodTarget
-from drahealth.suites.targets.registry import Launch
+from drahealth.suites.targets.registry import JudgedNode, Launch
 from drahealth.suites.targets.versions import feature_gates, kubelet_gates, missing_in, profile_of
 
 
@@ -25,6 +25,10 @@ class KindTarget(PodTarget[PreparedCluster]):
         await super().start()
         cluster = self._started
         self._nodes = KindNodes(Engine(cluster.engine), cluster.control_plane, cluster.nodes, self._api)
+
+    def on(self, node: str, profile: Profile) -> "KindTarget":
+        """This target: its nodes are alike."""
+        return self
 
     async def observe_writes(self, namespace: str, observe: Observe) -> None:
         for write in await self._nodes.status_writes(namespace):
@@ -84,6 +88,10 @@ class KindConfiguration:
     @property
     def is_own_kubelet(self) -> bool:
         return self.options.node_image is not None or self.options.reuse is not None
+
+    @property
+    def judged_nodes(self) -> Mapping[str, JudgedNode]:
+        return {}
 
     @property
     def title(self) -> str:

@@ -25,7 +25,7 @@ from drahealth.suites.targets.kubelet.cluster import LocalCluster
 from drahealth.suites.targets.kubelet.control_plane import ComponentGates
 from drahealth.suites.targets.kubelet.ensure import check_release, ensure
 from drahealth.suites.targets.option import DRIVER, KUBELET, KUBERNETES, Values, place_of
-from drahealth.suites.targets.registry import Launch
+from drahealth.suites.targets.registry import JudgedNode, Launch
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import Opened, Placement, Window
 from drahealth.suites.targets.versions import feature_gates, kubelet_gates, missing_in, profile_of
@@ -123,6 +123,10 @@ class KubeletTarget:
 
     async def kubeconfig(self) -> Path:
         return self._started.kubeconfig
+
+    def on(self, node: str, profile: Profile) -> "KubeletTarget":
+        """This target, which has one node."""
+        return self
 
     async def enter(self, *, alone: bool, observe: Observe) -> None:
         """No other process uses the node, so there is nothing to wait for."""
@@ -241,6 +245,10 @@ class KubeletConfiguration:
     @property
     def is_own_kubelet(self) -> bool:
         return self.kubelet is not None
+
+    @property
+    def judged_nodes(self) -> Mapping[str, JudgedNode]:
+        return {}
 
     @property
     def title(self) -> str:

@@ -17,16 +17,15 @@ from drahealth.fakes.control.remote import Connect, RemoteHost
 from drahealth.fakes.control.wire import LINE_LIMIT, Writer
 from drahealth.fakes.waiting import poll
 from drahealth.suites.errors import HarnessError
+from drahealth.suites.targets.pods import KUBELET_DIR, NAMESPACE
 from drahealth.suites.targets.progress import Progress, silent
 from drahealth.suites.targets.target import PART_OF
 
 # The objects that run the fake driver on every node of a cluster: the chart, rendered by ci/deploy/render.
 
-NAMESPACE = "drahealth"
 NAME = "drahealth-driver"
 SELECTOR = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "drahealth"}
 """The labels of the driver's pods and of their other objects."""
-KUBELET_DIR = "/var/lib/kubelet"
 PULL_SECRET = "drahealth-pull"
 """The name of the Secret with which the images are pulled."""
 CONTROL_SOCKET = "/run/drahealth/control.sock"

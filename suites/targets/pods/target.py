@@ -20,9 +20,8 @@ from drahealth.manager.profile import Profile
 from drahealth.proto.events import Observe, Record
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.drivers import RemoteDrivers
+from drahealth.suites.targets.pods import KUBELET_DIR, NAMESPACE
 from drahealth.suites.targets.pods.deployment import (
-    KUBELET_DIR,
-    NAMESPACE,
     SERVICE_ACCOUNTS,
     WORKLOAD,
     host_in,
@@ -189,6 +188,7 @@ class PodTarget(Generic[P]):
         self.windows: Mapping[Window, float] = {}
         self._provider = provider
         self._worker = worker
+        self._node = ""
         self._prepared: P | None = None
         self._client: KubeClient | None = None
         self._host: RemoteHost | None = None
@@ -198,18 +198,28 @@ class PodTarget(Generic[P]):
         self._prepared = nodes = await self._provider.up()
         self.windows = {"push": 6.0, "resync": nodes.sync_frequency * 1.5 + 6, "start": 60.0, "restart": 90.0}
         self._lock = ClusterLock(Path(nodes.folder))
-        self._client = client = await KubeClient.from_kubeconfig(nodes.kubeconfig, nodes.context)
-        pod, namespace = nodes.pods[self.node_name], nodes.namespace
+        self._client = await KubeClient.from_kubeconfig(nodes.kubeconfig, nodes.context)
+        self.settle(nodes.node_for(self._worker))
+
+    def settle(self, node: str) -> None:
+        """Uses this node from now on. Connects to the pod of its drivers with the first command."""
+        client, nodes = self._api, self._started
+        pod, namespace = nodes.pods[node], nodes.namespace
+        self._node = node
         self._host = host_in(client, namespace, pod, lambda: why_gone(client, pod, namespace))
         self._drivers = RemoteDrivers(self._host)
+
+    async def leave_node(self) -> None:
+        """Ends the connection to the pod of the drivers."""
+        if self._host:
+            await self._host.close()
 
     async def stop(self) -> None:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._provider.down)
             if self._client:
                 stack.push_async_callback(self._client.close)
-            if self._host:
-                stack.push_async_callback(self._host.close)
+            stack.push_async_callback(self.leave_node)
 
     @property
     def registry_dir(self) -> Path:
@@ -225,7 +235,8 @@ class PodTarget(Generic[P]):
 
     @property
     def node_name(self) -> str:
-        return self._started.node_for(self._worker)
+        assert self._node, "the target is not started"
+        return self._node
 
     @property
     def workload(self) -> Mapping[str, Any]:

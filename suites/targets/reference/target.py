@@ -37,7 +37,7 @@ from drahealth.suites.targets.option import (
     Values,
     place_of,
 )
-from drahealth.suites.targets.registry import Launch
+from drahealth.suites.targets.registry import JudgedNode, Launch
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import Opened, Placement, Window
 from drahealth.suites.targets.versions import locked_in, missing_in, profile_of
@@ -273,6 +273,10 @@ class ReferenceTarget:
     async def kubeconfig(self) -> Path:
         return await self._server.kubeconfig()
 
+    def on(self, node: str, profile: Profile) -> "ReferenceTarget":
+        """This target, which has one node."""
+        return self
+
     async def enter(self, *, alone: bool, observe: Observe) -> None:
         """No other process uses the node, so there is nothing to wait for."""
         self._observe = observe
@@ -414,6 +418,10 @@ class ReferenceConfiguration:
     @property
     def is_own_kubelet(self) -> bool:
         return False
+
+    @property
+    def judged_nodes(self) -> Mapping[str, JudgedNode]:
+        return {}
 
     @property
     def title(self) -> str:

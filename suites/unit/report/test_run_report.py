@@ -1,6 +1,7 @@
 """The results of a run as data: exit codes, verdicts by requirement, and the report file."""
 
 import json
+from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
@@ -43,6 +44,23 @@ def verdicts(*results: Result) -> dict[str, str]:
 )
 def test_the_exit_code_is_that_of_the_worst_outcome(outcomes: list[Outcome], code: int) -> None:
     assert run_of(*(result(outcome, "STATUS-01") for outcome in outcomes)).exit_code() == code
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "planned", "words"),
+    [
+        (["passed", "known issue"], 2, "passed"),
+        (["passed", "failed"], 2, "failed"),
+        (["failed", "error"], 2, "harness error"),
+        (["passed"], 2, "not complete"),
+        ([], 0, "not complete"),
+    ],
+)
+def test_a_node_has_a_verdict_of_its_own(outcomes: list[Outcome], planned: int, words: str) -> None:
+    run = run_of(*(result(outcome, "STATUS-01", node="a") for outcome in outcomes))
+    run.nodes, run.planned = {"a": ("1.37.2", "v1.37")}, planned
+    (node,) = run.report(ended=None).nodes
+    assert (node.node, node.verdict, node.counts) == ("a", words, dict(Counter(outcomes)))
 
 
 def test_a_passed_scenario_passes_its_requirements_and_the_invariants() -> None:

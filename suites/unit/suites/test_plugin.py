@@ -186,6 +186,47 @@ def test_a_plain_run_plays_the_basic_scenarios_over_every_health_api(pytester: p
     assert [apis[-1] for apis in opened] == [*HEALTH_APIS, "v1.DRAResourceHealth"]
 
 
+TWO_NODES = """
+from drahealth.manager.releases import PROFILES
+from drahealth.suites.targets.capabilities import Capability
+from drahealth.suites.targets.reference.target import ReferenceConfiguration, ReferenceTarget
+from drahealth.suites.targets.registry import JudgedNode
+
+def on(self, node, profile):
+    used.append((node, profile.name))
+    return self
+
+used = []
+ReferenceTarget.on = on
+ReferenceConfiguration.judged_nodes = {
+    "a": JudgedNode("1.37.2", PROFILES["v1.37"], {}),
+    "b": JudgedNode("1.36.4", PROFILES["v1.36.4"], {Capability.SWITCH_GATES: "it is old"}),
+}
+
+def pytest_sessionfinish():
+    print(f"used {used}")
+"""
+
+
+def test_each_node_that_is_judged_by_itself_plays_each_scenario(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(TWO_NODES)
+    conftest = ("-p", "conftest", "--drahealth-profile=v1.37", "--drahealth-report=r.json")
+    run = run_pytest(pytester, *KEP, "-k", "status_of_a_terminated_pod or disabling_the_gate_removes", *conftest)
+    report = json.loads((pytester.path / "r.json").read_text())
+    seen = {(one["name"].partition("[")[2], one["node"], one["outcome"]) for one in report["scenarios"]}
+    assert seen == {
+        ("a]", "a", "known issue"),
+        ("a]", "a", "passed"),
+        ("b]", "b", "known issue"),
+        ("b]", "b", "not applicable"),
+    }
+    run.stdout.fnmatch_lines(["*used [[]('a', 'v1.37'), ('a', 'v1.37'), ('b', 'v1.36.4')[]]*"])
+    assert [(one["node"], one["kubelet"], one["verdict"], one["counts"]) for one in report["nodes"]] == [
+        ("a", "1.37.2", "passed", {"known issue": 1, "passed": 1}),
+        ("b", "1.36.4", "passed", {"known issue": 1, "not applicable": 1}),
+    ]
+
+
 def test_a_distributed_run_has_one_report_and_all_histories(pytester: pytest.Pytester) -> None:
     wanted = ("-n2", "-k", "recovered or status_of_a_terminated_pod or own_timeout", "-rs", "--junitxml=j.xml")
     files = ("--drahealth-report=r.json", "--drahealth-histories=deep/h")

@@ -127,7 +127,8 @@ def test_the_short_name_of_node_health_is_its_newest_method() -> None:
     ],
 )
 def test_options_select_the_health_apis_of_a_scenario(flags: str, basic: bool, played: tuple[object, ...]) -> None:
-    assert made(flags).health_apis(basic=basic) == played
+    options = made(flags)
+    assert options.health_apis(options.profile, basic=basic) == played
 
 
 def test_all_health_apis_are_a_flag_of_the_run() -> None:

@@ -8,12 +8,11 @@ import pytest
 
 from drahealth.fakes.cluster.api import NAMESPACES, PODS, ApiError, Kind, Object, WatchEvent
 from drahealth.suites.errors import HarnessError
-from drahealth.suites.targets.pods import deployment
+from drahealth.suites.targets.pods import NAMESPACE, deployment
 from drahealth.suites.targets.pods.deployment import (
     CLUSTER_ROLES,
     DAEMON_SETS,
     NAME,
-    NAMESPACE,
     SELECTOR,
     Deployment,
     deploy,

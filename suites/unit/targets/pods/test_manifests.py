@@ -1,6 +1,7 @@
 """The objects that run the fake driver on every node."""
 
-from drahealth.suites.targets.pods.deployment import CONTROL_SOCKET, DAEMON_SETS, NAMESPACE, SELECTOR, Deployment
+from drahealth.suites.targets.pods import NAMESPACE
+from drahealth.suites.targets.pods.deployment import CONTROL_SOCKET, DAEMON_SETS, SELECTOR, Deployment
 
 MANIFESTS = Deployment("localhost/image:1").manifests()
 OBJECTS = {kind.kind: obj for kind, obj in MANIFESTS}
