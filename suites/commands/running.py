@@ -176,10 +176,10 @@ class Live:
         self._elapsed.end()
         if self.run is None or not self.run.results or self._cannot_start():
             return
+        if self.run.nodes:
+            self._print("")
         for one in self.run.by_node():
-            each = ", ".join(f"{n} {_MANY.get(o, o) if n > 1 else o}" for o, n in one.counts.items())
-            words = f"\n{one.node}, kubelet {one.kubelet}, profile {one.profile}: {one.verdict} ({each or 'no result'})"
-            self._print(_text(words, "bold red" if one.verdict in ("failed", "harness error") else "bold"))
+            self._print(_text(f"node {one.node}, {one}", "green" if one.verdict == "passed" else "bold red"))
         counts = self.run.counts()
         parts = [f"[{_STYLE[o]}]{n} {_MANY.get(o, o) if n > 1 else o}[/]" for o, n in counts.items()]
         self._print(f"\n{', '.join(parts)} in {seconds:.1f} s")

@@ -230,6 +230,10 @@ class NodeSummary:
     verdict: str
     """passed, failed, harness error, or not complete: a planned scenario has no result."""
 
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in self.counts.items())
+        return f"kubelet {self.kubelet}, profile {self.profile}: {self.verdict} ({counts or 'no result'})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport(Report):
@@ -432,6 +436,8 @@ class CheckedRequirement(RequirementResult):
     """Checks that do not apply, each with its reason, if other checks decide the verdict."""
     remarks: tuple[CheckFinding, ...]
     """Failures of unproven checks, which do not change the verdict."""
+    reading: str = ""
+    """How drahealth reads a source that leaves a choice; empty if it leaves none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

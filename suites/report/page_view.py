@@ -287,6 +287,7 @@ def run_column(
         "drahealth": about.versions.get("drahealth", ""),
         "machine": " ".join(about.host.get(key, "") for key in ("system", "release", "machine")).strip(),
         "commit": about.revision or "",
+        **{f"node {one.node}": str(one) for one in report.nodes},
     }
     why_no_lanes = "The histories that the report names are not there."
     if not any(one.history_file for one in report.scenarios):

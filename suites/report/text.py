@@ -197,6 +197,9 @@ def _markdown_lines(report: AnyReport) -> Iterator[str]:
         head = "| verdict | requirement | seen |"
         rows = [_row(one) for one in sorted(open_, key=lambda one: one.verdict)]
         drahealth, started = report.conditions.drahealth, report.conditions.started
+    if isinstance(report, RunReport) and report.nodes:
+        yield ""
+        yield from (f"- Node {_plain(f'{one.node}, {one}')}." for one in report.nodes)
     if report.reasons:
         yield ""
     yield from (f"- {_plain(reason)}" for reason in report.reasons[:5])

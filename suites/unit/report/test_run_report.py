@@ -11,6 +11,7 @@ from drahealth.suites.judging.ledger import requirements
 from drahealth.suites.report.document import Outcome
 from drahealth.suites.report.document import ScenarioResult as Result
 from drahealth.suites.report.run_report import Run
+from drahealth.suites.report.text import pull_request_text
 
 INVARIANTS = {name for name, entry in requirements().items() if entry.judged == "invariant"}
 
@@ -61,6 +62,9 @@ def test_a_node_has_a_verdict_of_its_own(outcomes: list[Outcome], planned: int, 
     run.nodes, run.planned = {"a": ("1.37.2", "v1.37")}, planned
     (node,) = run.report(ended=None).nodes
     assert (node.node, node.verdict, node.counts) == ("a", words, dict(Counter(outcomes)))
+    assert f"- Node a, kubelet 1.37.2, profile v1.37: {words}" in pull_request_text(run.report(ended=None)).replace(
+        "\\", ""
+    )
 
 
 def test_a_passed_scenario_passes_its_requirements_and_the_invariants() -> None:
