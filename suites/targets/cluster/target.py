@@ -80,6 +80,11 @@ class ClusterTarget(PodTarget[PreparedNodes]):
             self._others[node] = other
         return self._others[node]
 
+    def check(self) -> None:
+        super().check()
+        for other in self._others.values():
+            super(ClusterTarget, other).check()
+
     async def stop(self) -> None:
         for other in self._others.values():
             await other.leave_node()
