@@ -8,17 +8,15 @@ from typing import Any, NamedTuple
 
 from drahealth.proto.events import (
     ApiServerSwitched,
-    BackendSwitched,
     FaultCleared,
     FaultInjected,
     ProcessStarted,
-    SignalSent,
     SliceChanged,
     SlicesListed,
 )
 from drahealth.proto.values import Health
 from drahealth.suites.driver_checks.check import check
-from drahealth.suites.driver_checks.evidence import Evidence, Observation
+from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
 from drahealth.suites.driver_checks.fault_space_checks import PLAN, Phase, phases
 from drahealth.suites.driver_checks.fault_space_checks import possible_cause as causes_in_plan
@@ -26,11 +24,9 @@ from drahealth.suites.driver_checks.faults_checks import is_reported, possible_c
 from drahealth.suites.driver_checks.observed import (
     PUBLISH_LIMIT,
     Device,
-    at,
     devices_of,
     driver_name,
     is_of,
-    notified,
     sequence,
     slice_name,
     text,
@@ -50,6 +46,7 @@ from drahealth.suites.driver_checks.observed_health import (
     streams,
 )
 from drahealth.suites.driver_checks.profile.faults import MARGIN
+from drahealth.suites.driver_checks.slice_writes import all_writes, are_complete, pool_number
 from drahealth.suites.driver_checks.verdicts import Finding, failed, not_applicable, not_tested, passed, worst
 
 # What the ResourceSlices of the driver say of taints, over time. Pure.
@@ -124,7 +121,7 @@ def _states(evidence: Evidence, *experiments: str) -> list[_State]:
 
 def _taints(slices: Any) -> dict[Device, Times]:
     found: dict[Device, Times] = {}
-    for one in sorted(slices, key=lambda one: _number(one, "generation")):
+    for one in sorted(slices, key=lambda one: pool_number(one, "generation")):
         for device, published in devices_of(one).items():
             taints = sequence(published, "taints")
             found[device] = {
@@ -562,7 +559,7 @@ def _may_change(acts: list[Step], device: Device, time: float, *, only_less: boo
 )
 def slices_do_not_churn_during_a_fault(evidence: Evidence) -> Finding:
     """No ResourceSlice is written with the same content, unless another one of its pool changes; pools are complete."""
-    writes = _all_writes(evidence)
+    writes = all_writes(evidence, _FAULTS)
     for one in writes:
         if one.same and not one.with_pool:
             expected = f"no write of {slice_name(one.record.what.slice)} while its devices do not change"
@@ -572,7 +569,7 @@ def slices_do_not_churn_during_a_fault(evidence: Evidence) -> Finding:
     mine = [one for one in lists[-1].what.slices if is_of(one, driver_name(evidence))] if lists else []
     if not mine:
         return _without_taints(evidence, "faults")
-    if not _are_complete(mine):
+    if not are_complete(mine):
         seen = "a pool does not have all ResourceSlices of its newest generation"
         return failed("each pool is complete after the faults", seen, lists[-1].number)
     return passed(f"each of {len(writes)} writes changed a device or its pool", lists[-1].number)
@@ -590,7 +587,7 @@ def taint_changes_only_its_slice(evidence: Evidence) -> Finding:
 
     Experiments that break several devices at the same time do not count: a driver may need two writes for two slices.
     """
-    writes = [one for one in _all_writes(evidence) if one.record.experiment not in (PLAN, "idle")]
+    writes = all_writes(evidence, (name for name in _FAULTS if name not in (PLAN, "idle")))
     for one in writes:
         if one.same and one.with_pool and one.for_taints:
             name = slice_name(one.record.what.slice)
@@ -601,133 +598,6 @@ def taint_changes_only_its_slice(evidence: Evidence) -> Finding:
     if not writes:
         return not_applicable("the driver wrote no ResourceSlice because of a fault")
     return passed(f"each of {len(writes)} writes changed a device", *(one.record.number for one in writes[:10]))
-
-
-@dataclass(frozen=True, slots=True)
-class _Write:
-    """A write of a ResourceSlice that existed before."""
-
-    record: Observation[SliceChanged]
-    same: bool
-    """Whether its content is the same as before, without the generation of the pool."""
-    with_pool: bool
-    """Whether it has a new generation, in which another ResourceSlice of the pool has another content."""
-    for_taints: bool = False
-    """Whether this generation changes only taints, and those of one ResourceSlice only."""
-
-
-def _all_writes(evidence: Evidence) -> list[_Write]:
-    """The writes of all experiments with faults that no event explains.
-
-    Experiments on a real kubelet do not watch the ResourceSlices, so they have none.
-    """
-    return [write for name in _FAULTS for write in _writes(evidence, name)]
-
-
-def _writes(evidence: Evidence, experiment: str) -> Iterator[_Write]:
-    """The writes after the first fault, but not those of a driver that has just started again."""
-    driver = driver_name(evidence)
-    start = min((began(one) for one in fault_steps(evidence, experiment)), default=float("inf"))
-    starts = [one.at for one in evidence.of(ProcessStarted, experiment) if one.at >= start]
-    lists = list(evidence.of(SlicesListed, experiment))[:1]
-    last = {slice_name(each): each for one in lists for each in one.what.slices}
-    changed, renewed = set[tuple[str, int]](), dict[tuple[str, int], list[bool]]()
-    found, explained = list[_Write](), _explained(evidence, experiment)
-    for one in evidence.of(SliceChanged, experiment):
-        if not lists or not is_of(one.what.slice, driver) or one.number < lists[0].number:
-            continue
-        name, new, deleted = slice_name(one.what.slice), one.what.slice, one.what.change == "DELETED"
-        before = last.pop(name, None)
-        if not deleted:
-            last[name] = new
-        same = before is not None and _content(before) == _content(new)
-        with_pool = before is None or _generation(before) != _generation(new)
-        if deleted or not same:
-            changed.add(_generation(new))
-            only_taints = before is not None and not deleted and _untainted(before) == _untainted(new)
-            if deleted or with_pool:
-                renewed.setdefault(_generation(new), []).append(only_taints)
-        starting = any(since <= one.at <= since + PUBLISH_LIMIT for since in starts)
-        if deleted or before is None or one.at < start or starting or (same and explained(name, one.at)):
-            continue
-        found.append(_Write(one, same, with_pool))
-    for write in found:
-        generation = _generation(write.record.what.slice)
-        news = renewed.get(generation, [])
-        yield replace(
-            write, with_pool=write.with_pool and generation in changed, for_taints=len(news) <= 1 and all(news)
-        )
-
-
-def _explained(evidence: Evidence, experiment: str) -> Callable[[str, float], bool]:
-    """Whether a write without a change has a reason. Each event explains one write of each ResourceSlice.
-
-    A driver may publish once more when the API server, its backend or the process itself is back, and when it is
-    registered again. These events count for all experiments on the process: the next one can follow at once.
-    """
-    process = EXPERIMENTS[experiment].process
-    mine = [name for name, one in EXPERIMENTS.items() if one.process == process]
-    times = sorted(
-        [
-            *(one.at for one in list(notified(evidence, *mine))[1:]),
-            *(one.at for one in evidence.of(ApiServerSwitched, *mine) if one.what.reachable),
-            *(one.at for one in evidence.of(BackendSwitched, *mine) if one.what.running),
-            *(one.at for one in evidence.of(SignalSent, *mine) if one.what.signal == "SIGCONT"),
-        ]
-    )
-    used = set[tuple[str, float]]()
-
-    def explained(name: str, at: float) -> bool:
-        since = next((one for one in times if one <= at <= one + PUBLISH_LIMIT and (name, one) not in used), None)
-        used.update([(name, since)] if since is not None else [])
-        return since is not None
-
-    return explained
-
-
-def _are_complete(slices: list[Any]) -> bool:
-    """Whether each pool has all ResourceSlices of its newest generation."""
-    pools: dict[str, list[tuple[int, int]]] = {}
-    for one in slices:
-        numbers = (_number(one, "generation"), _number(one, "resourceSliceCount"))
-        pools.setdefault(text(one, "spec", "pool", "name"), []).append(numbers)
-    return all(sum(one[0] == max(found)[0] for one in found) >= max(found)[1] for found in pools.values())
-
-
-def _number(found: Any, field: str) -> int:
-    value = at(found, "spec", "pool", field)
-    return value if isinstance(value, int) else 0
-
-
-def _generation(found: Any) -> tuple[str, int]:
-    return text(found, "spec", "pool", "name"), _number(found, "generation")
-
-
-def _content(found: Any) -> dict[str, Any]:
-    """The spec without the generation of the pool, and without the times of the taints.
-
-    TAINT-03 judges the times. The number changes with taints: a ResourceSlice with taints has at most 64 devices.
-    """
-
-    def timeless(taint: Any) -> Any:
-        return {key: value for key, value in taint.items() if key != "timeAdded"} if isinstance(taint, dict) else taint
-
-    return _with_taints(found, lambda taints: list(map(timeless, taints)))
-
-
-def _untainted(found: Any) -> dict[str, Any]:
-    """The same without taints."""
-    return _with_taints(found, lambda _: [])
-
-
-def _with_taints(found: Any, taints: Callable[[list[Any]], list[Any]]) -> dict[str, Any]:
-    devices = [
-        {**one, "taints": taints(sequence(one, "taints"))} if isinstance(one, dict) else one
-        for one in sequence(found, "spec", "devices")
-    ]
-    spec = at(found, "spec")
-    count = _number(found, "resourceSliceCount")
-    return {**(spec if isinstance(spec, dict) else {}), "devices": devices, "pool": count}
 
 
 @check(
