@@ -15,7 +15,7 @@ from drahealth.proto.events import (
 )
 from drahealth.proto.services import PREPARE
 from drahealth.suites.driver_checks.check import check
-from drahealth.suites.driver_checks.evidence import Evidence
+from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.observed import (
     Call,
     advertised,
@@ -52,13 +52,16 @@ _ABSOLUTE = ("/", "{", "~")
     "versions of the DRA service.",
 )
 def get_info_describes_a_dra_driver(evidence: Evidence) -> Finding:
-    """GetInfo has a valid type, name and list of services."""
+    """GetInfo has a valid type, name and list of services, and the same name at each registration."""
     calls = descriptions(evidence)
     if not calls:
         return not_tested("GetInfo was not called")
+    name = text(calls[0].what.response, "name")
     for call in (*calls, *_later_descriptions(evidence)):
         if wrong := _wrong_info(call):
             return failed(*wrong, call.number)
+        if (other := text(call.what.response, "name")) != name:
+            return failed(f"the name {name!r} at each registration", f"name {other!r}", calls[0].number, call.number)
     return passed(f"GetInfo: {calls[0].what.response}", *(call.number for call in calls))
 
 
@@ -89,17 +92,37 @@ def _wrong_info(call: Call) -> tuple[str, str] | None:
 @check(
     "PLUGIN-01",
     "registration",
-    fix="Create the registration socket in the directory `{registry_dir}`.",
+    fix="Create the registration socket in the directory `{registry_dir}`, also after a restart.",
 )
 def driver_has_a_registration_socket(evidence: Evidence) -> Finding:
-    """A driver that drahealth starts creates a socket in the registration directory."""
+    """A driver that drahealth starts creates a socket in the registration directory, each time."""
     calls = list(get_info(evidence, "registration"))
+    if calls and (lost := next(_lost_sockets(evidence), None)):
+        seen = f"experiment {lost.experiment}: {lost.what.problem}"
+        return failed("a registration socket after each start", seen, calls[0].number, lost.number)
     if calls:
         return passed(f"a registration socket for {calls[0].what.endpoint}", calls[0].number)
     missing = next(evidence.of(RegistrationFailed, "registration"), None)
     if missing and evidence.header.started_by_us:
         return failed("a registration socket", missing.what.problem, missing.number)
     return not_tested(missing.what.problem if missing else "drahealth did not wait for a registration socket")
+
+
+_OTHERWISE_JUDGED = (
+    *("registration", "reregistration", "idle"),
+    *("refused-registration", "rolling-update", "api-server-down"),
+)
+"""Experiments in which a missing socket is not one after a plain start; other checks judge them."""
+
+
+def _lost_sockets(evidence: Evidence) -> Iterator[Observation[RegistrationFailed]]:
+    """Where a driver that drahealth had started, and that had not ended, had no registration socket in time."""
+    for missing in evidence.of(RegistrationFailed) if evidence.header.started_by_us else ():
+        name = missing.experiment
+        starts = [one.number for one in evidence.of(ProcessStarted, name) if one.number < missing.number]
+        ends = [one.number for one in evidence.of(ProcessExited, name) if one.number < missing.number]
+        if name not in _OTHERWISE_JUDGED and starts and starts[-1] > max(ends, default=0):
+            yield missing
 
 
 @check(

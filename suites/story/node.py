@@ -148,6 +148,8 @@ def _on(is_on: bool) -> str:
     return "on" if is_on else "off"
 
 
+_RESYNCS = 12
+"""No story waits for more resyncs. Kubelets with the default settings need 90 s for each."""
 RECEIPT_LIMIT = 30.0
 """Real seconds until the kubelet has received what drivers have sent."""
 
@@ -175,7 +177,7 @@ class Node(Disruptions):
         self.namespace = f"{target.placement.prefix}{secrets.token_hex(4)}"
         # This release shows only claims from templates if it does not show directly named claims.
         self.claims = Claims(target.api, self.namespace, templates=target.profile.claims_shown == "listed")
-        self.time_limit = STORY_LIMIT
+        self.time_limit = max(STORY_LIMIT, _RESYNCS * target.windows.get("resync", 0))
         """The time limit of the scenario, in seconds."""
         self.unjudged: set[str] = set()
         """Invariants that the scenario itself breaks, so that they judge no kubelet here."""

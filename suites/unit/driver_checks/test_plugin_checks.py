@@ -88,6 +88,15 @@ def no_socket(experiment: str, event: Event) -> Event | None:
     return RegistrationFailed("/run", "no registration socket within 30 s") if event.method in INFOS else None
 
 
+def no_socket_after_a_restart(experiment: str, event: Event) -> Event | None:
+    if experiment != "driver-restart" or not isinstance(event, GrpcCall):
+        return event
+    return RegistrationFailed("/run", "no registration socket within 30 s") if event.method in INFOS else None
+
+
+OTHER_NAME = calls(INFOS, answering(INFO | {"name": "other.example.com"}), "driver-restart")
+
+
 def changed_slice(**device: object) -> dict[str, Any]:
     found = resource_slice()
     found["spec"]["devices"] = [found["spec"]["devices"][0] | device, *found["spec"]["devices"][1:]]
@@ -147,6 +156,8 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
     ("get-info-describes-a-dra-driver", "unknown version", told(supported_versions=["1.0.0"]), FAIL),
     ("get-info-describes-a-dra-driver", "GetInfo fails", calls(INFOS, failing(), "registration"), FAIL),
     ("driver-has-a-registration-socket", "none", no_socket, FAIL),
+    ("driver-has-a-registration-socket", "none-after-a-restart", no_socket_after_a_restart, FAIL),
+    ("get-info-describes-a-dra-driver", "other-name-after-a-restart", OTHER_NAME, FAIL),
     ("accepted-registration-is-acknowledged", "error", calls(NOTIFIES, failing(), "registration"), FAIL),
     ("accepted-registration-is-acknowledged", "no call", calls(NOTIFIES, lambda _: None), NOT_TESTED),
     (
