@@ -127,6 +127,7 @@ def _comparable(one: Stream, other: Stream, device: Device) -> Iterator[tuple[Ti
     for first, last in _periods(prepared, device):
         start, end = max(first, opened), min(last, closed)
         if end - start >= LATE:
+            start = max(start - IN_FLIGHT, opened)  # the other one may have shown a change just before
             yield _between(one, start, end)[device], _between(other, start, end)[device]
 
 

@@ -62,6 +62,7 @@ _PERMISSIONS = (
     Permission(PODS, ("create", "get"), "exec"),
     Permission(PODS, ("update", "patch"), "status"),
     Permission(PODS, ("update",), "resize"),
+    Permission(PODS, ("update",), "ephemeralcontainers"),
     Permission(CLAIMS, ("create", "get", "list", "watch")),
     Permission(CLAIMS, ("update",), "status"),
     Permission(CLAIM_TEMPLATES, ("create",)),

@@ -433,6 +433,24 @@ def test_draft_stream_counts_while_it_lists_the_device(until: float, verdict: Ve
     assert finding("health-apis-agree", evidence_at(*events)).verdict is verdict
 
 
+_TENTHS = (12.1, 14.1, 16.1, 18.1, 20.1, 22.1)
+
+
+@pytest.mark.parametrize(("told", "verdict"), [(12.1, PASS), (20.0, FAIL)])
+def test_device_may_break_while_a_claim_with_it_is_prepared(told: float, verdict: Verdict) -> None:
+    """The stream of prepared devices lists it at 12.0005 s with the health of just before, and corrects it."""
+    v1, *_, draft = HEALTH_APIS.values()
+    was, now = (DeviceHealth("node-a", "gpu-1", health, updated=1) for health in (Health.HEALTHY, Health.UNHEALTHY))
+    events: list[tuple[float, str, Event]] = [
+        (1.0, "watch", StreamOpened("gpu.example.com", "", "v", v1.name)),
+        (1.0, "watch", StreamOpened("gpu.example.com", "", "d", draft.name)),
+    ]
+    for stream, times, changed in (("v", (1.1, *range(12, 23, 2)), 12), ("d", (12.0005, *_TENTHS), told)):
+        said = ((at, ReportReceived("gpu.example.com", "", stream, 9, (was if at < changed else now,))) for at in times)
+        events += [(at, "watch", report) for at, report in said]
+    assert finding("health-apis-agree", evidence_at(*sorted(events, key=lambda one: one[0]))).verdict is verdict
+
+
 SIGTERM = SignalSent("main", "SIGTERM")
 CRASH = ProcessExited("main", 1, 3, 0, ("panic",))
 STOP = SignalSent("main", "SIGSTOP")
