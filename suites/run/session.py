@@ -320,7 +320,7 @@ class Session:
         scenario = scenario_of(getattr(item, "function", None)) or Scenario(item.name, (), item.name)
         checked, way, target = scenario.requirements, play_of(item, self.options), self.target
         if way.node:
-            target = target.on(way.node, self.options.configuration.judged_nodes[way.node].profile)
+            target = self.run(target.on(way.node, self.options.configuration.judged_nodes[way.node].profile))
         node = Node(
             target,
             scenario.title,

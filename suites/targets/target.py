@@ -107,7 +107,7 @@ class Target(NodeTarget, Protocol):
     def placement(self) -> Placement:
         """What its cluster asks of the objects of scenarios."""
 
-    def on(self, node: str, profile: Profile) -> "Target":
+    async def on(self, node: str, profile: Profile) -> "Target":
         """The same target on another one of its nodes, whose kubelet has this profile. The target must be started."""
 
     async def enter(self, *, alone: bool, observe: Observe) -> None:

@@ -71,7 +71,7 @@ class ClusterTarget(PodTarget[PreparedNodes]):
     async def log_tail(self) -> str:
         return ""
 
-    def on(self, node: str, profile: Profile) -> "ClusterTarget":
+    async def on(self, node: str, profile: Profile) -> "ClusterTarget":
         """The same target, on this node. It must be started; `stop` of this one ends it, too."""
         if node not in self._others:
             other = copy.copy(self)
@@ -226,7 +226,7 @@ def plan(options: ClusterOptions) -> tuple[list[str], bool]:
         f"  binding drahealth-driver.{ns}: the driver may write ResourceSlices only of its own node",
         f"- for each scenario a Namespace {ns}-XXXXXXXX with Pods, claims and ReplicaSets, and a DeviceClass for each",
         "  driver in it",
-        "A Node keeps extended resources of fake device plugins, with the capacity 0, until its kubelet restarts.",
+        "A Node keeps the extended resources of fake device plugins, with 0 allocatable, until its kubelet restarts.",
         "",
         "Permissions, in all namespaces:",
     ]

@@ -26,7 +26,7 @@ class KindTarget(PodTarget[PreparedCluster]):
         cluster = self._started
         self._nodes = KindNodes(Engine(cluster.engine), cluster.control_plane, cluster.nodes, self._api)
 
-    def on(self, node: str, profile: Profile) -> "KindTarget":
+    async def on(self, node: str, profile: Profile) -> "KindTarget":
         """This target: its nodes are alike."""
         return self
 

@@ -124,7 +124,7 @@ class KubeletTarget:
     async def kubeconfig(self) -> Path:
         return self._started.kubeconfig
 
-    def on(self, node: str, profile: Profile) -> "KubeletTarget":
+    async def on(self, node: str, profile: Profile) -> "KubeletTarget":
         """This target, which has one node."""
         return self
 

@@ -273,7 +273,7 @@ class ReferenceTarget:
     async def kubeconfig(self) -> Path:
         return await self._server.kubeconfig()
 
-    def on(self, node: str, profile: Profile) -> "ReferenceTarget":
+    async def on(self, node: str, profile: Profile) -> "ReferenceTarget":
         """This target, which has one node."""
         return self
 

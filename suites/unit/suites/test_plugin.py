@@ -192,7 +192,7 @@ from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.reference.target import ReferenceConfiguration, ReferenceTarget
 from drahealth.suites.targets.registry import JudgedNode
 
-def on(self, node, profile):
+async def on(self, node, profile):
     used.append((node, profile.name))
     return self
 
