@@ -200,9 +200,15 @@ async def remove_left(api: Api, progress: Progress) -> list[str]:
 
 
 async def _remove_all(api: Api, progress: Progress) -> None:
+    classes = (one["metadata"] for one in await api.list(DEVICE_CLASSES))
+    drivers = {one["name"] for one in classes if BELONGS.items() <= (one.get("labels") or {}).items()}
     await tidy(api)
     for namespace in await _drivers(api):
         await remove(api, progress, namespace["metadata"]["name"])
+    for left in await api.list(SLICES):  # a kubelet removes those of a killed driver after 30 s
+        if left["spec"]["driver"] in drivers:
+            with suppress(ApiError):
+                await api.delete(SLICES, left["metadata"]["name"])
 
     async def are_gone() -> bool:
         return not await _left(api)

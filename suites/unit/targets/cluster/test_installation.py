@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.fakes.cluster.api import DEVICE_CLASSES, LEASES, NAMESPACES, timestamp
+from drahealth.fakes.cluster.api import DEVICE_CLASSES, LEASES, NAMESPACES, SLICES, timestamp
 from drahealth.fakes.cluster.api_server.server import ApiServer
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.targets.cluster.installation import LEASE, remove_left
@@ -21,24 +21,36 @@ async def cluster(renewed: float) -> ApiServer:
         await api.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
     for name, labels in (("gpu-1", BELONGS), ("gpu.example.com", {"app.kubernetes.io/part-of": "drahealth"})):
         await api.create(DEVICE_CLASSES, {"metadata": {"name": name, "labels": labels}, "spec": {}})
+    for driver in ("gpu-1", "gpu.example.com"):
+        pool = {"name": "node", "generation": 1, "resourceSliceCount": 1}
+        found = {"driver": driver, "nodeName": "node", "pool": pool, "devices": []}
+        await api.create(SLICES, {"metadata": {"name": f"slice-{driver}"}, "spec": found})
     spec: dict[str, Any] = {"holderIdentity": "elsewhere/7/1", "renewTime": timestamp(time.time() - renewed)}
     await api.create(LEASES, {"metadata": {"name": LEASE, "namespace": "ours"}, "spec": spec})
     return api
 
 
 async def left(api: ApiServer) -> set[str]:
-    found = [*await api.list(NAMESPACES), *await api.list(DEVICE_CLASSES)]
+    found = [one for kind in (NAMESPACES, DEVICE_CLASSES, SLICES) for one in await api.list(kind)]
     return {one["metadata"]["name"] for one in found} - {"default", "kube-system", "kube-public", "kube-node-lease"}
 
 
 async def test_the_objects_of_a_killed_run_are_removed_and_no_others() -> None:
     api = await cluster(100)
     assert await remove_left(api, silent) == ["ours", "ours-1"]
-    assert await left(api) == {"theirs", "gpu.example.com"}  # this class is of a driver that somebody installed
+    assert await left(api) == {"theirs", "gpu.example.com", "slice-gpu.example.com"}  # somebody installed this driver
 
 
 async def test_a_run_that_exists_keeps_the_cluster() -> None:
     api = await cluster(10)
     with pytest.raises(HarnessError, match="another run uses the cluster: process 7 on elsewhere; wait for its end"):
         await remove_left(api, silent)
-    assert await left(api) == {"ours", "ours-1", "theirs", "gpu-1", "gpu.example.com"}
+    assert await left(api) == {
+        "ours",
+        "ours-1",
+        "theirs",
+        "gpu-1",
+        "gpu.example.com",
+        "slice-gpu-1",
+        "slice-gpu.example.com",
+    }
