@@ -13,6 +13,9 @@ from drahealth.suites.targets.pods.deployment import SELECTOR
 from drahealth.suites.targets.progress import silent
 from drahealth.suites.targets.target import BELONGS
 
+INSTALLED = {"theirs", "gpu.example.com", "slice-gpu.example.com"}
+"""The objects of others, also of a fake driver that somebody installed."""
+
 
 async def cluster(renewed: float) -> ApiServer:
     """With the objects of a run on another machine, whose Lease was renewed this number of seconds ago, and others."""
@@ -23,7 +26,7 @@ async def cluster(renewed: float) -> ApiServer:
         await api.create(DEVICE_CLASSES, {"metadata": {"name": name, "labels": labels}, "spec": {}})
     for driver in ("gpu-1", "gpu.example.com"):
         pool = {"name": "node", "generation": 1, "resourceSliceCount": 1}
-        found = {"driver": driver, "nodeName": "node", "pool": pool, "devices": []}
+        found: dict[str, Any] = {"driver": driver, "nodeName": "node", "pool": pool, "devices": []}
         await api.create(SLICES, {"metadata": {"name": f"slice-{driver}"}, "spec": found})
     spec: dict[str, Any] = {"holderIdentity": "elsewhere/7/1", "renewTime": timestamp(time.time() - renewed)}
     await api.create(LEASES, {"metadata": {"name": LEASE, "namespace": "ours"}, "spec": spec})
@@ -38,19 +41,11 @@ async def left(api: ApiServer) -> set[str]:
 async def test_the_objects_of_a_killed_run_are_removed_and_no_others() -> None:
     api = await cluster(100)
     assert await remove_left(api, silent) == ["ours", "ours-1"]
-    assert await left(api) == {"theirs", "gpu.example.com", "slice-gpu.example.com"}  # somebody installed this driver
+    assert await left(api) == INSTALLED
 
 
 async def test_a_run_that_exists_keeps_the_cluster() -> None:
     api = await cluster(10)
     with pytest.raises(HarnessError, match="another run uses the cluster: process 7 on elsewhere; wait for its end"):
         await remove_left(api, silent)
-    assert await left(api) == {
-        "ours",
-        "ours-1",
-        "theirs",
-        "gpu-1",
-        "gpu.example.com",
-        "slice-gpu-1",
-        "slice-gpu.example.com",
-    }
+    assert await left(api) == {"ours", "ours-1", "gpu-1", "slice-gpu-1", *INSTALLED}
