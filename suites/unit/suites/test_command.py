@@ -114,7 +114,7 @@ def test_help_has_no_python_types_of_flags_and_arguments(words: tuple[str, ...])
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--target", "moon"), "--target must be one of reference, kubelet, kind, got 'moon'"),
+        (("--target", "moon"), "--target must be one of reference, kubelet, kind, cluster, got 'moon'"),
         (("--report", "/"), "cannot write /: Is a directory"),
         (("--junitxml", "/dev/null/j"), "cannot write /dev/null/j: Not a directory"),
         (("--histories", "/dev/null"), "cannot write "),

@@ -14,7 +14,6 @@ from drahealth.proto.values import Health
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.ledger import KnownIssue
 from drahealth.suites.judging.status_content import STEP_FAILED, Violation
-from drahealth.suites.story import node as module
 from drahealth.suites.story.hardware import Driver
 from drahealth.suites.story.node import Node
 from drahealth.suites.targets.capabilities import Capability
@@ -186,12 +185,12 @@ async def test_real_time_is_logged_and_not_added_to_the_times_of_records() -> No
     assert [record.what for record in node.history.records] == [Step("0.5 s have passed")]
 
 
-async def test_a_hanging_story_is_a_harness_error(kep: ReferenceTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_story_is_a_harness_error(kep: ReferenceTarget) -> None:
     async def story() -> None:
         await node.history.until(lambda: False, 60)
 
-    monkeypatch.setattr(module, "STORY_LIMIT", 0.05)
     node = node_on(kep)
+    node.time_limit = 0.05
     with pytest.raises(HarnessError, match=r"'a story' .* 0\.05 s$"):
         await node._play(story())
 
