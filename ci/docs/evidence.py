@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,10 +44,31 @@ def evidence_pages() -> Iterator[tuple[str, str]]:
     yield "upstream-tests.md", upstream_tests_page()
     rules = page.read_rules((MUTATION / "survivors.toml").read_text())
     yield "mutants.md", page.page(json.loads((MUTATION / "score.json").read_text()), requirements(), rules)
+    yield "generated-drivers.md", generated_drivers_page()
     found = json.loads((MUTATION / "wrong-kubelets.json").read_text())
     trials = {name: Trial(**{"key": name, **result}) for name, result in found["results"].items()}
     wrong = [one for one in kubelets.read_wrong_kubelets(MUTATION / "wrong-kubelets") if one.name in trials]
     yield "wrong-kubelets.md", kubelets.page(wrong, trials, found["version"])
+
+
+def generated_drivers_page() -> str:
+    """The wrong drivers of the fault model that `certify` does not catch, each with the reason."""
+    from driver_space.model import why_survives
+
+    kept = json.loads((MUTATION / "generated-drivers.json").read_text())
+    reasons = tomllib.loads((MUTATION / "driver-survivors.toml").read_text())
+    outcomes = ", ".join(f"{count} {name}" for name, count in kept["outcomes"].items())
+    about = f"{kept['drivers']} drivers, seed {kept['seed']}, level {kept['level']}: {outcomes}."
+    lines = [
+        f"# Wrong drivers that survive\n\n{about}\n\n",
+        "| driver | defect | outcome | reason |\n",
+        "| --- " * 4,
+        "|\n",
+    ]
+    for name, one in kept["survivors"].items():
+        told = "" if one["outcome"] == "noted" else why_survives(name, reasons)
+        lines.append(f"| `{name}` | {one['fault']} | {one['outcome']} | {told} |\n")
+    return "".join(lines)
 
 
 def figures() -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ moment, and at which change of health. The model is made from the wire of driver
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
 from drahealth.proto.health_apis import HEALTH_APIS, V1, V1ALPHA1, HealthApi
@@ -291,6 +292,11 @@ def sample(count: int, seed: int) -> Sample:
         else:
             equivalent.add(drawn)
     return Sample(tuple(found), len(equivalent))
+
+
+def why_survives(name: str, reasons: Mapping[str, str]) -> str:
+    """Why a wrong driver survives, from `driver-survivors.toml`; empty without a reason."""
+    return next((reason for pattern, reason in reasons.items() if fnmatchcase(name, pattern)), "")
 
 
 # What a wrong driver knows, and what its streams show.

@@ -1,12 +1,26 @@
 """The fault model of wrong drivers."""
 
+import json
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from drahealth.proto.health_apis import HEALTH_APIS, V1, V1ALPHA1
 from drahealth.proto.values import DeviceHealth, Health
-from driver_space.model import DEVICES, DIMENSIONS, OF_FAMILY, WHAT, Reported, Streams, WrongDriver, is_visible, sample
+from driver_space.model import (
+    DEVICES,
+    DIMENSIONS,
+    OF_FAMILY,
+    WHAT,
+    Reported,
+    Streams,
+    WrongDriver,
+    is_visible,
+    sample,
+    why_survives,
+)
 from driver_space.right import RIGHT
 
 
@@ -105,3 +119,11 @@ def test_a_subscriber_that_comes_during_a_fault_is_told_from_the_others() -> Non
 
 def test_each_unusual_right_driver_says_what_is_unusual() -> None:
     assert [name for name, one in RIGHT.items() if not one.__doc__] == []
+
+
+def test_each_wrong_driver_that_survives_has_a_reason() -> None:
+    folder = Path(__file__).parents[3] / "ci" / "mutants"
+    reasons = tomllib.loads((folder / "driver-survivors.toml").read_text())
+    survivors = json.loads((folder / "generated-drivers.json").read_text())["survivors"]
+    named = [name for name, one in survivors.items() if one["outcome"] != "noted"]
+    assert [name for name in named if not why_survives(name, reasons)] == []
