@@ -57,7 +57,11 @@ class Options:
             raise ConfigurationError(f"--fixed: {unknown[0]!r} is no known issue", near(unknown[0], ids, _LISTED))
         if chosen == "all":
             return cls(definition, configuration, every_health_api=True, fixed=fixed)
-        return cls(definition, configuration, _supported(chosen, configuration), fixed=fixed)
+        for name, judged in configuration.judged_nodes.items():
+            _supported(chosen, judged.profile, f"the kubelet of {name}")
+        return cls(
+            definition, configuration, _supported(chosen, configuration.profile, configuration.title), fixed=fixed
+        )
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Options":
@@ -170,12 +174,12 @@ def _next(definition: TargetDefinition, given: Mapping[str, str | None]) -> dict
     return {KUBERNETES.name: None, FIXED.name: fixed}
 
 
-def _supported(chosen: HealthApi | None, configuration: Configuration) -> HealthApi | None:
-    """Raises ConfigurationError for a health API that the kubelet of the target does not know."""
-    spoken = configuration.profile.called_apis
+def _supported(chosen: HealthApi | None, profile: Profile, about: str) -> HealthApi | None:
+    """Raises ConfigurationError for a health API that a kubelet of this profile does not know."""
+    spoken = profile.called_apis
     if chosen is not None and chosen not in spoken:
         raise ConfigurationError(
-            f"{configuration.title} does not support the health API {chosen.name}",
+            f"{about} does not support the health API {chosen.name}",
             f"choose one of {', '.join(api.name for api in spoken)}",
         )
     return chosen

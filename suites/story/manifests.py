@@ -11,12 +11,12 @@ ClaimUse = tuple[str, str | None]
 """The name of a claim in the pod, and the name of a request or None."""
 
 
-def device_class(driver: str) -> Object:
+def device_class(driver: str, labels: Mapping[str, str] = BELONGS) -> Object:
     """A DeviceClass with all devices of the driver."""
     return {
         "apiVersion": DEVICE_CLASSES.api_version,
         "kind": DEVICE_CLASSES.kind,
-        "metadata": {"name": driver, "labels": BELONGS},
+        "metadata": {"name": driver, "labels": dict(labels)},
         "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{driver}"'}}]},
     }
 
@@ -56,13 +56,13 @@ def _request(name: str, alternatives: Sequence[str], driver: str, count: int, *,
     return {"name": name, "firstAvailable": [{"name": alternative, **asked} for alternative in alternatives]}
 
 
-def slice_of_another_node(driver: str, device: str) -> Object:
+def slice_of_another_node(driver: str, device: str, labels: Mapping[str, str] = BELONGS) -> Object:
     """A ResourceSlice of another node, whose pool has one device with this name. Each node has a pool of its name."""
     node = f"another-node-of-{driver}"
     return {
         "apiVersion": SLICES.api_version,
         "kind": SLICES.kind,
-        "metadata": {"name": node, "labels": BELONGS},
+        "metadata": {"name": node, "labels": dict(labels)},
         "spec": {
             "driver": driver,
             "nodeName": node,

@@ -28,7 +28,7 @@ from drahealth.suites.story.hardware import DevicePlugin, Driver, Gpu, PluginGpu
 from drahealth.suites.story.history import STORY_LIMIT, History, ScenarioWatch, are_received, time_limit
 from drahealth.suites.story.workload import Pod, ReplicaSet, replica_set_manifest
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.target import BELONGS, Target, Window
+from drahealth.suites.targets.target import Target, Window
 
 
 class Disruptions:
@@ -224,9 +224,8 @@ class Node(Disruptions):
         """Create the namespace on the target. After ApiError or HarnessError, the target is clean."""
         try:
             await self.target.enter(alone=self.is_exclusive, observe=self.history.observe)
-            await self.target.api.create(
-                NAMESPACES, {"metadata": {"name": self.namespace, "labels": {**BELONGS, **_ADMITS}}}
-            )
+            labels = {**self.target.placement.labels, **_ADMITS}
+            await self.target.api.create(NAMESPACES, {"metadata": {"name": self.namespace, "labels": labels}})
             await self.target.prepare_namespace(self.namespace)
             self._watch.start()
         except BaseException:
@@ -273,7 +272,7 @@ class Node(Disruptions):
         self._names += 1
         number = self._names  # another task may create a driver in the meantime
         name = f"gpu-{number}.{self.namespace[-8:]}.example.com"
-        await self.target.api.create(DEVICE_CLASSES, manifests.device_class(name))
+        await self.target.api.create(DEVICE_CLASSES, manifests.device_class(name, self.target.placement.labels))
         return await self.add_driver(
             DriverOptions(
                 name=name,
@@ -299,7 +298,7 @@ class Node(Disruptions):
 
     async def another_node_publishes(self, driver: Driver, device: str) -> None:
         """Publish a device of this name for the driver on another node, which is only in the API."""
-        other = manifests.slice_of_another_node(driver.name, device)
+        other = manifests.slice_of_another_node(driver.name, device, self.target.placement.labels)
         self._made.slices.append(other["metadata"]["name"])
         await self.target.api.create(SLICES, other)
 

@@ -37,6 +37,8 @@ class Placement(NamedTuple):
     """How the names of namespaces begin."""
     pod: Mapping[str, Any] = MappingProxyType({})
     """Fields of the spec of each Pod, such as tolerations."""
+    labels: Mapping[str, str] = MappingProxyType(BELONGS)
+    """Labels of namespaces, and of objects outside of them."""
 
 
 class Opened(NamedTuple):

@@ -6,9 +6,11 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from drahealth.fakes.cluster.api import NODES, ApiError, Object
 from drahealth.fakes.cluster.kube_client import KubeClient
+from drahealth.manager import releases
 from drahealth.manager.profile import Profile
 from drahealth.proto.quoting import one_line
 from drahealth.proto.values import STATUS_GATE
@@ -20,6 +22,9 @@ from drahealth.suites.targets.versions import enabled, profile_of
 
 LIMIT = 20.0
 """Seconds for the cluster to answer at all."""
+METRICS = "/metrics"
+_PROXY_LIMIT = 5.0
+"""Seconds for a kubelet to answer through the API server."""
 _USUAL_SYNC = 60.0
 """Seconds: the default `syncFrequency` of kubelets."""
 _VERSION = re.compile(r"v?(\d+\.\d+\.\d+)")
@@ -79,23 +84,31 @@ async def facts_of(client: KubeClient, options: ClusterOptions) -> Facts:
             version = _version(str((await client.connection.call("GET", "/version"))["gitVersion"]))
             await _require_dra(client, server)
             nodes = await client.list(NODES)
-            gates = enabled(await _text(client, "/metrics"))
+            gates = enabled(await _text(client, METRICS))
             used = {one["metadata"]["name"]: why_unused(one, options) for one in nodes}
             kubelets = {
                 one["metadata"]["name"]: _version(one["status"]["nodeInfo"]["kubeletVersion"])
                 for one in nodes
                 if not used[one["metadata"]["name"]]
             }
-            syncs = await asyncio.gather(*(_sync_frequency(client, name) for name in kubelets))
+            settings = await asyncio.gather(*(_settings(client, name) for name in kubelets))
     except TimeoutError:
         raise HarnessError(f"{server} does not answer within {LIMIT:g} s", "check --kubeconfig and --context") from None
     except ApiError as error:
         raise HarnessError(
             f"{server} answered: {one_line(str(error), 300)}", "check the address and the rights in the kubeconfig"
         ) from None
-    if gates.get(STATUS_GATE) is False:
+    syncs = [_sync_frequency(found) for found in settings]
+    off = [name for name, found in zip(kubelets, settings, strict=True) if _is_off(found)]
+    if gates.get(STATUS_GATE) is False or off:
+        where = f"the kubelets of {', '.join(off)}" if off else server
         raise HarnessError(
-            f"the feature gate {STATUS_GATE} of {server} is off", "enable it on the API server and on the kubelets"
+            f"the feature gate {STATUS_GATE} of {where} is off", "enable it on the API server and on the kubelets"
+        )
+    if STATUS_GATE not in gates and not releases.enables(STATUS_GATE, version.rpartition(".")[0]):
+        raise HarnessError(
+            f"the feature gate {STATUS_GATE} is off by default in Kubernetes {version}, and {server} does not show it",
+            f"get the permission to read {METRICS} of the API server",
         )
     unused = {name: why for name, why in used.items() if why}
     return Facts(server, version, kubelets, unused, gates, max(syncs, default=_USUAL_SYNC))
@@ -106,6 +119,8 @@ def why_unused(node: Object, options: ClusterOptions) -> str:
     labels = node["metadata"].get("labels") or {}
     if not options.node_selector.items() <= labels.items():
         return "it does not have the labels of --node-selector"
+    if (system := node["status"]["nodeInfo"].get("operatingSystem", "linux")) != "linux":
+        return f"its operating system is {system}"
     if not takes_pods(node):
         return "it is not Ready"
     for taint in node["spec"].get("taints") or ():
@@ -149,8 +164,21 @@ async def _text(client: KubeClient, path: str) -> str:
     return ""
 
 
-async def _sync_frequency(client: KubeClient, node: str) -> float:
-    text = await _text(client, f"/api/v1/nodes/{node}/proxy/configz")
+async def _settings(client: KubeClient, node: str) -> Mapping[str, Any]:
+    """The configuration of a kubelet; empty if the user may not see it, or if the API server does not reach it."""
+    with suppress(ValueError, KeyError, TypeError, TimeoutError):
+        async with asyncio.timeout(_PROXY_LIMIT):
+            text = await _text(client, f"/api/v1/nodes/{node}/proxy/configz")
+        found: Mapping[str, Any] = json.loads(text)["kubeletconfig"]
+        return found
+    return {}
+
+
+def _sync_frequency(settings: Mapping[str, Any]) -> float:
     with suppress(ValueError, KeyError, TypeError):
-        return seconds(json.loads(text)["kubeletconfig"]["syncFrequency"])
+        return seconds(settings["syncFrequency"])
     return _USUAL_SYNC
+
+
+def _is_off(settings: Mapping[str, Any]) -> bool:
+    return (settings.get("featureGates") or {}).get(STATUS_GATE) is False

@@ -1,15 +1,15 @@
 """What a run makes in a cluster of others, and removes at its end. One run at a time uses a cluster."""
 
 import asyncio
+import os
 import shlex
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
-
-import psutil
+from pathlib import Path
 
 from drahealth.fakes.cluster.api import (
     CLAIM_TEMPLATES,
@@ -24,6 +24,7 @@ from drahealth.fakes.cluster.api import (
     SLICES,
     Api,
     ApiError,
+    Kind,
     Object,
 )
 from drahealth.fakes.cluster.kube_client import KubeClient
@@ -47,7 +48,7 @@ from drahealth.suites.targets.pods.driver_image import ensure_image
 from drahealth.suites.targets.pods.target import PreparedNodes, tidy
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.run_directory import RunDirectory
-from drahealth.suites.targets.target import BELONGS
+from drahealth.suites.targets.target import BELONGS, PART_OF
 
 # Permissions.
 
@@ -101,24 +102,36 @@ RENEWED = 10.0
 """Seconds between two renewals."""
 EXPIRES = 60.0
 """Seconds after which a Lease that is not renewed is of a run that was killed."""
+RUN = "drahealth/run"
+"""The label of what the scenarios of a run make; the value is the namespace of its fake driver."""
 
 
-def _holder() -> str:
-    """This process, for people, and for others on this machine that look whether it still exists."""
-    process = psutil.Process()
-    return f"{socket.gethostname()}/{process.pid}/{process.create_time():.0f}"
+def labels_of(namespace: str) -> dict[str, str]:
+    """The labels of what the scenarios of a run make."""
+    return {**BELONGS, RUN: namespace}
+
+
+def holder() -> str:
+    """This process: host, number, start, and where its number counts: this boot and this PID namespace."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    space = Path("/proc/self/ns/pid").stat().st_ino
+    return f"{socket.gethostname()}/{os.getpid()}/{_start_of(os.getpid())}/{boot}-{space}"
+
+
+def _start_of(pid: int) -> str:
+    """When a process started, in ticks since the boot (proc_pid_stat(5), field 22). Raises OSError if there is none."""
+    return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
 
 
 def is_live(lease: Object, now: float) -> bool:
     """Whether the run with this Lease still exists. `now` is Unix time."""
     spec = lease.get("spec") or {}
-    renewed = datetime.fromisoformat(spec.get("renewTime") or "1970-01-01T00:00:00+00:00").timestamp()
-    host, _, process = str(spec.get("holderIdentity") or "").partition("/")
-    if host == socket.gethostname():
-        pid, _, began = process.partition("/")
-        with suppress(psutil.Error, ValueError):
-            return f"{psutil.Process(int(pid)).create_time():.0f}" == began
+    mine, theirs = holder().split("/"), str(spec.get("holderIdentity") or "").split("/")
+    if len(theirs) == len(mine) and theirs[-1] == mine[-1]:
+        with suppress(OSError, ValueError):
+            return _start_of(int(theirs[1])) == theirs[2]
         return False
+    renewed = datetime.fromisoformat(spec.get("renewTime") or "1970-01-01T00:00:00+00:00").timestamp()
     return now - renewed < EXPIRES
 
 
@@ -129,8 +142,17 @@ def _now() -> str:
 
 def _lease(namespace: str) -> Object:
     now = _now()
-    spec = {"holderIdentity": _holder(), "leaseDurationSeconds": int(EXPIRES), "acquireTime": now, "renewTime": now}
-    return {"metadata": {"name": LEASE, "namespace": namespace, "labels": BELONGS}, "spec": spec}
+    spec = {"holderIdentity": holder(), "leaseDurationSeconds": int(EXPIRES), "acquireTime": now, "renewTime": now}
+    return {"metadata": {"name": LEASE, "namespace": namespace, "labels": PART_OF}, "spec": spec}
+
+
+async def _find_lease(api: Api, namespace: str) -> Object | None:
+    try:
+        return await api.get(LEASES, LEASE, namespace)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return None
 
 
 class _Renewal:
@@ -149,35 +171,32 @@ class _Renewal:
         await asyncio.to_thread(self._thread.join)
 
     async def _renew(self) -> None:
-        client = await connect(self._options)
+        client, mine = await connect(self._options), holder()
         try:
             while not await asyncio.to_thread(self._ended.wait, RENEWED):
                 with suppress(ApiError):  # the next one can succeed
                     lease = await client.get(LEASES, LEASE, self._options.namespace)
+                    if lease["spec"].get("holderIdentity") != mine:
+                        return  # this machine slept, and another run took the cluster
                     lease["spec"]["renewTime"] = _now()
                     await client.replace(LEASES, lease)
         finally:
             await client.close()
 
 
-# What earlier runs left.
+# What runs leave.
 
 GONE_LIMIT = 120.0
 """Seconds for the namespaces to be deleted."""
+_ATTEMPTS = 4
+_PAUSE = 2.0
+"""Seconds between two attempts to remove everything."""
 
 
-async def _drivers(api: Api) -> list[Object]:
-    """The namespaces of fake drivers that runs have deployed."""
-    found = await api.list(NAMESPACES)
-    return [one for one in found if SELECTOR.items() <= (one["metadata"].get("labels") or {}).items()]
-
-
-async def _left(api: Api) -> list[str]:
-    """The namespaces of all runs."""
-    of_scenarios = [
-        one for one in await api.list(NAMESPACES) if BELONGS.items() <= (one["metadata"].get("labels") or {}).items()
-    ]
-    return [one["metadata"]["name"] for one in (*await _drivers(api), *of_scenarios)]
+async def _labelled(api: Api, kind: Kind, labels: Mapping[str, str]) -> dict[str, str]:
+    """The uids by the names of the objects with these labels."""
+    found = (one["metadata"] for one in await api.list(kind))
+    return {one["name"]: one["uid"] for one in found if labels.items() <= (one.get("labels") or {}).items()}
 
 
 async def remove_left(api: Api, progress: Progress) -> list[str]:
@@ -185,37 +204,57 @@ async def remove_left(api: Api, progress: Progress) -> list[str]:
 
     Raises HarnessError if a run uses the cluster. Raises ApiError.
     """
-    for namespace in await _drivers(api):
-        with suppress(ApiError):
-            lease = await api.get(LEASES, LEASE, namespace["metadata"]["name"])
-            if is_live(lease, time.time()):
-                holder = lease["spec"]["holderIdentity"].split("/")
-                raise HarnessError(
-                    f"another run uses the cluster: process {holder[1]} on {holder[0]}",
-                    f"wait for its end; a run that was killed on another machine is noticed after {EXPIRES:g} s",
-                )
-    names = await _left(api)
-    await _remove_all(api, progress)
+    drivers = await _labelled(api, NAMESPACES, SELECTOR)
+    for namespace in drivers:
+        lease = await _find_lease(api, namespace)
+        if lease is not None and is_live(lease, time.time()):
+            host, process = (*str(lease["spec"].get("holderIdentity")).split("/"), "?")[:2]
+            raise HarnessError(
+                f"another run uses the cluster: process {process} on {host}",
+                f"wait for its end; a run that was killed on another machine is noticed after {EXPIRES:g} s",
+            )
+    names = [*drivers, *await _labelled(api, NAMESPACES, BELONGS)]
+    await _remove(api, progress, list(drivers), BELONGS)
     return names
 
 
-async def _remove_all(api: Api, progress: Progress) -> None:
-    classes = (one["metadata"] for one in await api.list(DEVICE_CLASSES))
-    drivers = {one["name"] for one in classes if BELONGS.items() <= (one.get("labels") or {}).items()}
-    await tidy(api)
-    for namespace in await _drivers(api):
-        await remove(api, progress, namespace["metadata"]["name"])
-    for left in await api.list(SLICES):  # a kubelet removes those of a killed driver after 30 s
-        if left["spec"]["driver"] in drivers:
-            with suppress(ApiError):
-                await api.delete(SLICES, left["metadata"]["name"])
+async def _remove(api: Api, progress: Progress, drivers: Sequence[str], labels: Mapping[str, str]) -> None:
+    """Removes the fake drivers of these namespaces, and what scenarios made with these labels. Waits for the end.
+
+    Tries again after an error of the API server. Raises ApiError, HarnessError.
+    """
+    namespaces = await _labelled(api, NAMESPACES, labels)
+    namespaces |= {name: uid for name, uid in (await _labelled(api, NAMESPACES, SELECTOR)).items() if name in drivers}
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            await _remove_once(api, progress, drivers, labels)
+            break
+        except ApiError:
+            if attempt == _ATTEMPTS:
+                raise
+            await asyncio.sleep(_PAUSE)
+
+    async def left() -> list[str]:
+        there = {one["metadata"]["uid"] for one in await api.list(NAMESPACES)}
+        return [name for name, uid in namespaces.items() if uid in there]
 
     async def are_gone() -> bool:
-        return not await _left(api)
+        return not await left()
 
     if not await poll(are_gone, 0.5, GONE_LIMIT):
-        names = ", ".join(await _left(api))
+        names = ", ".join(await left())
         raise HarnessError(f"not deleted after {GONE_LIMIT:g} s: the namespaces {names}", "see kubectl get namespaces")
+
+
+async def _remove_once(api: Api, progress: Progress, drivers: Sequence[str], labels: Mapping[str, str]) -> None:
+    classes = await _labelled(api, DEVICE_CLASSES, labels)
+    await tidy(api, labels)
+    for namespace in drivers:
+        await remove(api, progress, namespace)
+    for one in await api.list(SLICES):  # a kubelet removes those of a killed driver after 30 s
+        if one["spec"]["driver"] in classes:
+            with suppress(ApiError):
+                await api.delete(SLICES, one["metadata"]["name"])
 
 
 # The installation.
@@ -228,16 +267,18 @@ class ClusterMaker:
         self._options = options
         self._facts = facts
         self._progress = progress
+        self._is_ours = False
         self._ends = AsyncExitStack()
 
     async def up(self) -> PreparedNodes:
         """The nodes, ready. Raises HarnessError after it has removed everything."""
         try:
             return await self._up()
-        except BaseException as error:
-            await self._ends.aclose()
-            if isinstance(error, ApiError):
-                raise self._failed(error) from error
+        except ApiError as error:
+            await self.down()
+            raise self._failed(error) from error
+        except BaseException:
+            await self.down()
             raise
 
     async def down(self) -> None:
@@ -261,7 +302,7 @@ class ClusterMaker:
         image = await self._image()
         await remove_left(client, self._progress)
         await self._hold(client)
-        config = o.pull_config.read_text("utf-8") if o.pull_config else ""
+        config = o.docker_config(image)
         nodes = sorted(self._facts.kubelets)
         pods = await deploy(client, Deployment(image, o.namespace, o.kubelet_dir, nodes, config), self._progress)
         run = RunDirectory.create()
@@ -279,19 +320,33 @@ class ClusterMaker:
     async def _hold(self, client: KubeClient) -> None:
         """Makes the namespace with the Lease."""
         name = self._options.namespace
+        self._is_ours = True  # also if this process is stopped before the answer
+        self._ends.push_async_callback(self._leave, client)
         try:
             await client.create(NAMESPACES, {"metadata": {"name": name, "labels": SELECTOR}})
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
+            self._is_ours = False
+            labels = (await client.get(NAMESPACES, name))["metadata"].get("labels") or {}
+            if SELECTOR.items() <= labels.items():
+                raise HarnessError("another run has just begun to use the cluster", "wait for its end") from None
             raise HarnessError(
                 f"the cluster has another namespace {name}", "choose another one with --namespace"
             ) from None
-        self._ends.push_async_callback(_remove_all, client, self._progress)
         await client.create(LEASES, _lease(name))
         renewal = _Renewal(self._options)
         renewal.start()
         self._ends.push_async_callback(renewal.end)
+
+    async def _leave(self, client: KubeClient) -> None:
+        """Removes what this run made, unless another run took the cluster while this machine slept."""
+        name = self._options.namespace
+        lease = await _find_lease(client, name) if self._is_ours else None
+        if lease is not None and lease["spec"].get("holderIdentity") != holder():
+            self._progress("Another run has taken the cluster, and removed what this one made")
+        elif self._is_ours:
+            await _remove(client, self._progress, [name], labels_of(name))
 
     async def _image(self) -> str:
         """The name of the image in the cluster, which is built, pushed or loaded if that was asked for."""

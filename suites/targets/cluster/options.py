@@ -158,8 +158,34 @@ class ClusterOptions:
 
     @property
     def path(self) -> Path:
-        """The kubeconfig, as kubectl finds it."""
-        return self.kubeconfig or Path(os.environ.get("KUBECONFIG") or "~/.kube/config").expanduser()
+        """The kubeconfig, as kubectl finds it. Raises ConfigurationError for several."""
+        named = os.environ.get("KUBECONFIG") or "~/.kube/config"
+        if self.kubeconfig is None and os.pathsep in named:
+            raise ConfigurationError(f"KUBECONFIG names several files: {named}", "pass one of them with --kubeconfig")
+        return self.kubeconfig or Path(named).expanduser()
+
+    @property
+    def has_image(self) -> bool:
+        """Whether it says where the image of the fake driver is from."""
+        return bool(self.driver_image or self.push_to or self.load_command)
+
+    def docker_config(self, image: str) -> str:
+        """The JSON text of a Secret with the credentials for the registry of the image; empty without credentials.
+
+        Raises ConfigurationError if the file of the user has none for it.
+        """
+        if self.pull_config is None:
+            return ""
+        first = image.partition("/")[0]
+        registry = first if {".", ":"} & set(first) or first == "localhost" else "index.docker.io"
+        auths = json.loads(self.pull_config.read_bytes())["auths"]
+        found = {name: one for name, one in auths.items() if one and registry in name.split("/")}
+        if not found:
+            raise ConfigurationError(
+                f"--pull-config {self.pull_config} has no credentials for {registry}",
+                "log in with `docker login` without a credential store",
+            )
+        return json.dumps({"auths": found})
 
     @classmethod
     def of(cls, values: Values) -> "ClusterOptions":

@@ -3,21 +3,29 @@
 import asyncio
 import copy
 from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.manager.profile import Profile
+from drahealth.proto.events import Observe
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.cluster.facts import Facts, connect, facts_of
-from drahealth.suites.targets.cluster.installation import ClusterMaker, permissions, remove_left, restart_kubelet
+from drahealth.suites.targets.cluster.installation import (
+    ClusterMaker,
+    labels_of,
+    permissions,
+    remove_left,
+    restart_kubelet,
+)
 from drahealth.suites.targets.cluster.options import ClusterOptions
 from drahealth.suites.targets.option import Values
 from drahealth.suites.targets.permissions import missing_permissions
 from drahealth.suites.targets.pods.deployment import PULL_SECRET, SECRETS, on_nodes, pull_secret
-from drahealth.suites.targets.pods.target import Joined, PodTarget, PreparedNodes, Provider
+from drahealth.suites.targets.pods.target import ClusterLock, Joined, PodTarget, PreparedNodes, Provider
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.registry import Check, JudgedNode, Launch
 from drahealth.suites.targets.target import Placement
@@ -33,6 +41,7 @@ class ClusterTarget(PodTarget[PreparedNodes]):
         super().__init__(provider, profile, worker=worker)
         self._options = options
         self._others: dict[str, ClusterTarget] = {}
+        self._node_lock: ClusterLock | None = None
         self.kubelet_dir = Path(options.kubelet_dir)
 
     @property
@@ -42,13 +51,27 @@ class ClusterTarget(PodTarget[PreparedNodes]):
         pod: dict[str, Any] = {"affinity": on_nodes([self.node_name])} if self._prepared else {}
         pod |= {"tolerations": [dict(one) for one in o.tolerations]} if o.tolerations else {}
         pod |= {"imagePullSecrets": [{"name": PULL_SECRET}]} if o.pull_config else {}
-        return Placement(f"{o.namespace}-", pod)
+        return Placement(f"{o.namespace}-", pod, labels_of(o.namespace))
 
     async def prepare_namespace(self, namespace: str) -> None:
         await super().prepare_namespace(namespace)
         if self._options.pull_config:
-            config = self._options.pull_config.read_text("utf-8")
+            config = self._options.docker_config(self._started.image)
             await self._api.create(SECRETS, pull_secret(namespace, config))
+
+    async def enter(self, *, alone: bool, observe: Observe) -> None:
+        """Where the kubelet confuses device plugins with equal ids (D-05), one scenario runs on a node at a time."""
+        await super().enter(alone=alone, observe=observe)
+        if not self.profile.owner_by_resource:
+            folder = Path(self._started.folder) / self.node_name
+            folder.mkdir(exist_ok=True)
+            self._node_lock = ClusterLock(folder)
+            await self._node_lock.enter(alone=True)
+
+    async def leave(self) -> None:
+        if self._node_lock:
+            self._node_lock.leave()
+        await super().leave()
 
     async def restart_kubelet(self) -> None:
         await restart_kubelet(self._api, self._options, self.node_name, self.windows["restart"])
@@ -75,20 +98,22 @@ class ClusterTarget(PodTarget[PreparedNodes]):
         """The same target, on this node. It must be started; `stop` of this one ends it, too."""
         if node not in self._others:
             other = copy.copy(self)
-            other.profile = profile
+            other.profile, other._others = profile, {}
             other.settle(node)
             self._others[node] = other
         return self._others[node]
 
     def check(self) -> None:
-        super().check()
-        for other in self._others.values():
-            super(ClusterTarget, other).check()
+        """With several judged nodes, a lost one fails only its own scenarios; the run continues until all are lost."""
+        lost = [one._host for one in self._others.values() if one._host and one._host.problem]
+        if not self._others or len(lost) == len(self._started.pods):
+            super().check()
 
     async def stop(self) -> None:
-        for other in self._others.values():
-            await other.leave_node()
-        await super().stop()
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(super().stop)
+            for other in self._others.values():
+                stack.push_async_callback(other.leave_node)
 
 
 def _cannot(what: str) -> HarnessError:
@@ -114,6 +139,11 @@ class ClusterConfiguration:
     def of(cls, values: Values) -> "ClusterConfiguration":
         """From the options of a run. Asks the cluster. Raises ConfigurationError, HarnessError."""
         options = ClusterOptions.of(values)
+        if not options.has_image:
+            raise ConfigurationError(
+                "the nodes of the cluster need an image of the fake driver",
+                "pass --driver-image, --push-to or --load-command",
+            )
         facts = asyncio.run(_facts(options))
         return cls(options, facts, facts.profile(each=options.judges_each_node))
 
@@ -157,13 +187,7 @@ class ClusterConfiguration:
         return SharedNodes(self._maker(launch))
 
     def _maker(self, launch: Launch) -> ClusterMaker:
-        o = self.options
-        if not (o.driver_image or o.push_to or o.load_command):
-            raise ConfigurationError(
-                "the nodes of the cluster need an image of the fake driver",
-                "pass --driver-image, --push-to or --load-command",
-            )
-        return ClusterMaker(o, self.facts, launch.progress)
+        return ClusterMaker(self.options, self.facts, launch.progress)
 
 
 class SharedNodes:
@@ -212,9 +236,9 @@ def plan(options: ClusterOptions) -> tuple[list[str], bool]:
     Changes nothing. Raises ConfigurationError, HarnessError.
     """
     facts, missing = asyncio.run(_asked(options))
-    ns = options.namespace
+    ns, profile = options.namespace, facts.profile(each=options.judges_each_node)
     lines = [
-        f"cluster: {facts.server}, Kubernetes {facts.kubernetes}, behaves as {facts.profile(each=True).name}",
+        f"cluster: {facts.server}, Kubernetes {facts.kubernetes}, behaves as {profile.name}",
         *(f"node {name}: kubelet {version}" for name, version in sorted(facts.kubelets.items())),
         *(f"node {name} is not used: {why}" for name, why in sorted(facts.unused.items())),
         "",
@@ -237,6 +261,7 @@ def plan(options: ClusterOptions) -> tuple[list[str], bool]:
         where = f" of {group}" if group else ""
         needed = " (optional: without it, waits are as for a syncFrequency of 60 s)" if one.optional else ""
         lines.append(f"{mark}  {', '.join(one.verbs)} {one.resource}{where}{needed}")
+    lines += [] if options.has_image else ["", "A run also needs --driver-image, --push-to or --load-command."]
     needed_ones = {f"{verb} {one.resource}" for one in permissions(options) if not one.optional for verb in one.verbs}
     return lines, not needed_ones.intersection(missing)
 

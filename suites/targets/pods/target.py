@@ -77,23 +77,23 @@ class ClusterLock:
 # What a run that was killed has left in a cluster.
 
 
-async def tidy(api: Api) -> None:
-    """Deletes the namespaces, DeviceClasses and ResourceSlices that interrupted scenarios left. Raises ApiError.
+async def tidy(api: Api, labels: Mapping[str, str] = BELONGS) -> None:
+    """Deletes the namespaces, DeviceClasses and ResourceSlices of scenarios, with these labels. Raises ApiError.
 
     Their pods are deleted without a grace period: without their drivers a kubelet would never finish them.
     """
-    for namespace in await _ours(api, NAMESPACES):
+    for namespace in await _with(api, NAMESPACES, labels):
         for pod in await api.list(PODS, namespace):
             await _delete(api, PODS, pod["metadata"]["name"], namespace)
         await _delete(api, NAMESPACES, namespace)
     for kind in (DEVICE_CLASSES, SLICES):
-        for name in await _ours(api, kind):
+        for name in await _with(api, kind, labels):
             await _delete(api, kind, name)
 
 
-async def _ours(api: Api, kind: ObjectKind) -> list[str]:
+async def _with(api: Api, kind: ObjectKind, labels: Mapping[str, str]) -> list[str]:
     found = [item["metadata"] for item in await api.list(kind)]
-    return [o["name"] for o in found if BELONGS.items() <= (o.get("labels") or {}).items()]
+    return [one["name"] for one in found if labels.items() <= (one.get("labels") or {}).items()]
 
 
 async def _delete(api: Api, kind: ObjectKind, name: str, namespace: str | None = None) -> None:
@@ -204,6 +204,8 @@ class PodTarget(Generic[P]):
     def settle(self, node: str) -> None:
         """Uses this node from now on. Connects to the pod of its drivers with the first command."""
         client, nodes = self._api, self._started
+        if node not in nodes.pods:
+            raise HarnessError(f"the fake driver has no pod on the node {node}", "check that the node is Ready")
         pod, namespace = nodes.pods[node], nodes.namespace
         self._node = node
         self._host = host_in(client, namespace, pod, lambda: why_gone(client, pod, namespace))

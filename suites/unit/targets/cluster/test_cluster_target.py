@@ -1,13 +1,12 @@
 """A cluster of others: what is asked of it before anything is made, and each lack is one sentence."""
 
 import asyncio
-import os
-import socket
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-import psutil
 import pytest
 from aiohttp import web
 
@@ -15,11 +14,11 @@ from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.capabilities import Capability
 from drahealth.suites.targets.cluster import target
 from drahealth.suites.targets.cluster.facts import Facts, why_unused
-from drahealth.suites.targets.cluster.installation import is_live, permissions
+from drahealth.suites.targets.cluster.installation import holder, is_live, permissions
 from drahealth.suites.targets.cluster.options import OPTIONS, ClusterOptions
 from drahealth.suites.targets.cluster.target import ClusterConfiguration, plan
 from drahealth.suites.targets.option import Values
-from drahealth.suites.targets.registry import Launch
+from drahealth.suites.targets.target import BELONGS, Placement
 from drahealth.suites.unit.answering_server import kubeconfig_of
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -31,7 +30,13 @@ def node(name: str, version: str = "v1.37.2", **spec: object) -> dict[str, Any]:
 
 
 def cluster(
-    *, nodes: list[dict[str, Any]] | None = None, denied: str = "", dra: bool = True, metrics: str = ""
+    *,
+    nodes: list[dict[str, Any]] | None = None,
+    denied: str = "",
+    dra: bool = True,
+    metrics: str = "",
+    gates: Mapping[str, bool] = MappingProxyType({}),
+    version: str = "v1.37.2-eks-1",
 ) -> web.Application:
     """An API server without one permission, such as `create pods/exec`."""
 
@@ -51,13 +56,13 @@ def cluster(
 
     app = web.Application()
     app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
-    app.router.add_get("/version", answer({"gitVersion": "v1.37.2-eks-1"}))
+    app.router.add_get("/version", answer({"gitVersion": version}))
     app.router.add_get("/metrics", its_metrics)
     if dra:
         app.router.add_get("/apis/resource.k8s.io/v1", answer({"resources": []}))
     found = [node("one")] if nodes is None else nodes
     app.router.add_get("/api/v1/nodes", answer({"items": found, "metadata": {"resourceVersion": "1"}}))
-    configz = {"kubeletconfig": {"syncFrequency": "1m30s"}}
+    configz = {"kubeletconfig": {"syncFrequency": "1m30s", "featureGates": dict(gates)}}
     app.router.add_get("/api/v1/nodes/one/proxy/configz", answer(configz))
     return app
 
@@ -70,7 +75,8 @@ async def configured(app: web.Application, folder: Path, **given: str) -> Cluste
     """The configuration of a run, which asks the cluster in a loop of its own."""
     async with kubeconfig_of(app, folder) as path:
         texts = {name.replace("_", "-"): text for name, text in given.items()}
-        return await asyncio.to_thread(ClusterConfiguration.of, Values({"kubeconfig": str(path), **texts}, OPTIONS))
+        known = {"kubeconfig": str(path), "driver-image": "localhost/driver:1"}
+        return await asyncio.to_thread(ClusterConfiguration.of, Values({**known, **texts}, OPTIONS))
 
 
 async def test_the_cluster_says_which_kubelets_a_run_judges(tmp_path: Path) -> None:
@@ -102,6 +108,8 @@ async def test_gates_of_the_api_server_decide_what_is_applicable(tmp_path: Path)
             {"metrics": 'kubernetes_feature_enabled{name="ResourceHealthStatus",stage="BETA"} 0\n'},
             "the feature gate ResourceHealthStatus of http",
         ),
+        ({"gates": {"ResourceHealthStatus": False}}, "ResourceHealthStatus of the kubelets of one is off"),
+        ({"version": "v1.35.8"}, "is off by default in Kubernetes 1.35.8, and http"),
     ],
 )
 async def test_each_lack_of_the_cluster_is_one_sentence(wrong: dict[str, Any], sentence: str, tmp_path: Path) -> None:
@@ -118,14 +126,14 @@ def test_a_cluster_that_cannot_be_reached_is_one_sentence(tmp_path: Path) -> Non
         '"current-context": "x"}'
     )
     with pytest.raises(HarnessError, match=r"^http://127.0.0.1:9 answered: .*; check the address"):
-        ClusterConfiguration.of(Values({"kubeconfig": str(path)}, OPTIONS))
+        ClusterConfiguration.of(Values({"kubeconfig": str(path), "driver-image": "a"}, OPTIONS))
 
 
 def test_a_missing_context_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text('{"clusters": [], "users": [], "contexts": [], "current-context": ""}')
     with pytest.raises(ConfigurationError, match="; pass --kubeconfig and --context"):
-        ClusterConfiguration.of(Values({"kubeconfig": str(path), "context": "no"}, OPTIONS))
+        ClusterConfiguration.of(Values({"kubeconfig": str(path), "context": "no", "driver-image": "a"}, OPTIONS))
 
 
 @pytest.mark.parametrize(
@@ -146,13 +154,47 @@ def test_a_wrong_option_is_one_sentence(given: dict[str, str], sentence: str) ->
         options(**given)
 
 
-async def test_a_run_without_an_image_is_one_sentence(tmp_path: Path) -> None:
-    found = await configured(cluster(), tmp_path)
+def test_a_run_without_an_image_is_one_sentence() -> None:
     with pytest.raises(ConfigurationError, match="pass --driver-image, --push-to or --load-command"):
-        found.make(Launch())
+        ClusterConfiguration.of(Values({}, OPTIONS))
+
+
+def test_several_kubeconfigs_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "a:b")
+    with pytest.raises(ConfigurationError, match="KUBECONFIG names several files: a:b; pass one of them"):
+        ClusterConfiguration.of(Values({"driver-image": "a"}, OPTIONS))
+
+
+AUTHS = {"https://a.example:5000/v2/": {"auth": "eA=="}, "https://index.docker.io/v1/": {"auth": "eQ=="}}
+
+
+@pytest.mark.parametrize(
+    ("image", "kept"),
+    [
+        ("a.example:5000/team/driver:1", "https://a.example:5000/v2/"),
+        ("team/driver", "https://index.docker.io/v1/"),
+    ],
+)
+def test_a_secret_has_only_the_credentials_for_the_image(image: str, kept: str, tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"auths": AUTHS, "credsStore": "desktop"}))
+    assert json.loads(options(pull_config=str(config)).docker_config(image)) == {"auths": {kept: AUTHS[kept]}}
+
+
+def test_missing_credentials_for_the_image_are_one_sentence(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"auths": {**AUTHS, "b.example": {}}}))
+    with pytest.raises(ConfigurationError, match=r"has no credentials for b\.example"):
+        options(pull_config=str(config)).docker_config("b.example/driver")
 
 
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+
+
+def test_a_node_with_another_operating_system_is_not_used() -> None:
+    found = node("one")
+    found["status"]["nodeInfo"]["operatingSystem"] = "windows"
+    assert why_unused(found, options()) == "its operating system is windows"
 
 
 @pytest.mark.parametrize(
@@ -175,19 +217,19 @@ def test_a_node_is_used_if_its_labels_and_taints_allow_it(
 
 
 @pytest.mark.parametrize(
-    ("holder", "age", "live"),
+    ("name", "age", "live"),
     [
-        (f"elsewhere/1/{1}", 10, True),
-        (f"elsewhere/1/{1}", 100, False),
-        (f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time():.0f}", 100, True),
-        (f"{socket.gethostname()}/{os.getpid()}/1", 10, False),
+        ("elsewhere/1/1/boot-1", 10, True),
+        ("elsewhere/1/1/boot-1", 100, False),
+        (holder(), 100, True),
+        ("/".join((*holder().split("/")[:2], "1", holder().split("/")[3])), 10, False),
+        ("/".join((*holder().split("/")[:3], "boot-1")), 10, True),
         ("", 10, True),
-        (f"{socket.gethostname()}", 10, False),
     ],
-    ids=["other-machine", "other-machine-silent", "here", "ended-here", "unnamed", "no-process"],
+    ids=["other-machine", "other-machine-silent", "here", "ended-here", "other-boot", "unnamed"],
 )
-def test_a_run_holds_its_cluster_while_it_exists(holder: str, age: float, live: bool) -> None:
-    lease = {"spec": {"holderIdentity": holder, "renewTime": "1970-01-01T00:16:40.000000Z"}}
+def test_a_run_holds_its_cluster_while_it_exists(name: str, age: float, live: bool) -> None:
+    lease = {"spec": {"holderIdentity": name, "renewTime": "1970-01-01T00:16:40.000000Z"}}
     assert is_live(lease, 1000 + age) is live
 
 
@@ -210,10 +252,8 @@ def test_pods_of_scenarios_get_what_the_cluster_asks_for(tmp_path: Path) -> None
     config.write_text('{"auths": {}}')
     given = options(tolerations="gpu=yes", pull_config=str(config), namespace="mine")
     made = target.ClusterTarget(None, Facts("", "1.37.2", {"one": "1.37.2"}).profile(), given)  # type: ignore[arg-type]
-    assert made.placement == (
-        "mine-",
-        {
-            "tolerations": [{"operator": "Equal", "key": "gpu", "value": "yes"}],
-            "imagePullSecrets": [{"name": "drahealth-pull"}],
-        },
-    )
+    pod = {
+        "tolerations": [{"operator": "Equal", "key": "gpu", "value": "yes"}],
+        "imagePullSecrets": [{"name": "drahealth-pull"}],
+    }
+    assert made.placement == Placement("mine-", pod, {**BELONGS, "drahealth/run": "mine"})
