@@ -53,7 +53,8 @@ async def test_a_driver_that_restarts_while_the_api_server_is_down_is_watched_an
     await gpu.becomes(Health.UNHEALTHY, message="after the restart of the driver")
     await node.api_server_starts()
     await pod.shows(gpu, Health.UNHEALTHY, message="after the restart of the driver", within="restart")
-    later = await node.running_pod((await node.claim(driver))["gpu"])
+    later = await node.pod((await node.claim(driver))["gpu"])
+    await later.is_running(within="restart")  # the kubelet can wait before it watches Pods again
     await later.shows((await later.gpus())[0], Health.HEALTHY)
 
 

@@ -242,10 +242,10 @@ class Pod:
         """The resourceVersion of the Pod object. Each write that changes it has a new one."""
         return str((await self.object())["metadata"]["resourceVersion"])
 
-    async def is_running(self) -> None:
+    async def is_running(self, within: Window = "start") -> None:
         """Wait until the pod is Running, and every container runs."""
         expected = f"pod {self.name} is Running, and every container runs"
-        await self.node.until(self._runs, "start", expected, self, self.sought)
+        await self.node.until(self._runs, within, expected, self, self.sought)
 
     async def is_scheduled(self) -> None:
         """Wait until the pod has a node. A kubelet need not run."""

@@ -54,8 +54,9 @@ class KubeletTarget:
         self._binaries = binaries
         self._processes = processes
         self._sync_frequency = sync_frequency
+        # After an outage of the API server, a watch of client-go can wait 30 s, with jitter 60 s, until it tries again.
         self.windows = MappingProxyType(
-            {"push": 5.0, "resync": sync_frequency * 1.5 + 5, "start": 30.0, "restart": 30.0}
+            {"push": 5.0, "resync": sync_frequency * 1.5 + 5, "start": 30.0, "restart": 90.0}
         )
         self.clock = SystemClock()
         self._runtime = ContainerRuntime()
