@@ -161,7 +161,7 @@ def test_without_an_inventory_the_driver_waits_for_clients(render: Render) -> No
 def test_the_manifests_of_targets_are_those_of_the_chart(helm: Any, tmp_path: Path) -> None:
     new = tmp_path / "manifests.yaml"
     subprocess.run([ROOT / "ci" / "deploy" / "render", new], env=helm.environment, check=True)
-    assert new.read_text() == (ROOT / "suites" / "targets" / "kind" / "manifests.yaml").read_text()
+    assert new.read_text() == (ROOT / "suites" / "targets" / "pods" / "manifests.yaml").read_text()
 
 
 def test_the_driver_needs_no_privilege(default: list[dict[str, Any]]) -> None:
