@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
@@ -82,6 +83,11 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT) -> Access:
     except (ConfigException, OSError):
         raise ValueError("not running in a pod with a service account") from None
     return access
+
+
+def kubectl_config() -> Path:
+    """The kubeconfig that kubectl reads, if KUBECONFIG does not name several."""
+    return Path(os.environ.get("KUBECONFIG") or "~/.kube/config").expanduser()
 
 
 # Kubeconfigs with a server, its authority and a token, and nothing else, as this project writes them, in JSON.

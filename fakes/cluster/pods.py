@@ -15,6 +15,12 @@ def is_terminal(pod: Object) -> bool:
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
+def on_nodes(names: Iterable[str]) -> Object:
+    """The affinity of a Pod to these nodes, by their names: a label of a node can have another one."""
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in names]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
 def with_condition(status: Object, kind: str, holds: bool, *, now: str, reason: str = "", message: str = "") -> Object:
     """The pod status with this condition (`kind` is its type); its transition time moves only when `holds` changes.
 

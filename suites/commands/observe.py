@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from drahealth.fakes.cluster.access import kubectl_config
 from drahealth.fakes.cluster.api import timestamp
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.cluster.object_rules import subdomain_errors
@@ -167,7 +168,6 @@ def show_observation(report: ObservationReport, console: Console) -> None:
     console.print(Text(said, style=style), soft_wrap=True)
 
 
-_KUBECTL = "~/.kube/config"
 _LONGEST = 7 * 24 * 3600.0
 """Seconds: an observer keeps all facts in memory."""
 
@@ -225,17 +225,12 @@ def run(asked: Asked, kubeconfig: Path | None, context: str | None, outputs: Out
     return report.exit_code
 
 
-def _kubeconfig() -> Path:
-    """The file that kubectl reads."""
-    return Path(os.environ.get("KUBECONFIG") or _KUBECTL).expanduser()
-
-
 async def _observe(asked: Asked, path: Path | None, context: str | None, console: Console) -> Observation:
     try:
         if path is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
             api = KubeClient.in_cluster()
         else:
-            api = await KubeClient.from_kubeconfig(path or _kubeconfig(), context)
+            api = await KubeClient.from_kubeconfig(path or kubectl_config(), context)
     except ValueError as error:
         raise ConfigurationError(str(error), "pass a kubeconfig with --kubeconfig") from None
     try:

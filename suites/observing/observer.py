@@ -20,7 +20,7 @@ from drahealth.fakes.cluster.api import (
 )
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.cluster.mirror import Mirror, after
-from drahealth.fakes.cluster.pods import status_seen
+from drahealth.fakes.cluster.pods import on_nodes, status_seen
 from drahealth.fakes.hints import near
 from drahealth.fakes.waiting import Changes, in_background, poll
 from drahealth.proto.clock import SYSTEM_CLOCK
@@ -112,8 +112,6 @@ def claim_of(pod: Object, asked: Asked, device_class: str) -> Object:
 
 def pod_on(node: str, name: str, asked: Asked, expires: float) -> Object:
     """A Pod that sleeps on the node. It fulfills the restricted Pod Security Standard."""
-    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     container = {
         "name": "observer",
         "image": asked.image,
@@ -132,7 +130,7 @@ def pod_on(node: str, name: str, asked: Asked, expires: float) -> Object:
         "spec": {
             "containers": [container],
             "resourceClaims": [{"name": "device", "resourceClaimName": name}],
-            "affinity": affinity,
+            "affinity": on_nodes([node]),
             "tolerations": [{"operator": "Exists"}],
             "restartPolicy": "Always",
             "terminationGracePeriodSeconds": 0,

@@ -3,11 +3,12 @@
 import asyncio
 import json
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from drahealth.fakes.cluster.allocation import Taint, Toleration
 from drahealth.fakes.cluster.api import NODES, ApiError, Object
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.manager import releases
@@ -68,12 +69,17 @@ def _numbers(version: str) -> list[int]:
     return [int(part) for part in version.split(".")]
 
 
-async def connect(options: ClusterOptions) -> KubeClient:
-    """A client of the cluster. Raises ConfigurationError."""
+@asynccontextmanager
+async def connected(options: ClusterOptions) -> AsyncIterator[KubeClient]:
+    """A client of the cluster, until the end of the block. Raises ConfigurationError."""
     try:
-        return await KubeClient.from_kubeconfig(options.path, options.context)
+        client = await KubeClient.from_kubeconfig(options.path, options.context)
     except ValueError as error:
         raise ConfigurationError(one_line(str(error), 300), "pass --kubeconfig and --context") from None
+    try:
+        yield client
+    finally:
+        await client.close()
 
 
 async def facts_of(client: KubeClient, options: ClusterOptions) -> Facts:
@@ -83,13 +89,13 @@ async def facts_of(client: KubeClient, options: ClusterOptions) -> Facts:
         async with asyncio.timeout(LIMIT):
             version = _version(str((await client.connection.call("GET", "/version"))["gitVersion"]))
             await _require_dra(client, server)
-            nodes = await client.list(NODES)
+            nodes = {one["metadata"]["name"]: one for one in await client.list(NODES)}
             gates = enabled(await _text(client, METRICS))
-            used = {one["metadata"]["name"]: why_unused(one, options) for one in nodes}
+            unused = {name: why for name, one in nodes.items() if (why := why_unused(one, options))}
             kubelets = {
-                one["metadata"]["name"]: _version(one["status"]["nodeInfo"]["kubeletVersion"])
-                for one in nodes
-                if not used[one["metadata"]["name"]]
+                name: _version(one["status"]["nodeInfo"]["kubeletVersion"])
+                for name, one in nodes.items()
+                if name not in unused
             }
             settings = await asyncio.gather(*(_settings(client, name) for name in kubelets))
     except TimeoutError:
@@ -110,7 +116,6 @@ async def facts_of(client: KubeClient, options: ClusterOptions) -> Facts:
             f"the feature gate {STATUS_GATE} is off by default in Kubernetes {version}, and {server} does not show it",
             f"get the permission to read {METRICS} of the API server",
         )
-    unused = {name: why for name, why in used.items() if why}
     return Facts(server, version, kubelets, unused, gates, max(syncs, default=_USUAL_SYNC))
 
 
@@ -123,19 +128,12 @@ def why_unused(node: Object, options: ClusterOptions) -> str:
         return f"its operating system is {system}"
     if not takes_pods(node):
         return "it is not Ready"
-    for taint in node["spec"].get("taints") or ():
-        keeps_off = taint["effect"] in ("NoSchedule", "NoExecute")
-        if keeps_off and not any(_tolerates(one, taint) for one in options.tolerations):
-            return f"it has the taint {taint['key']}:{taint['effect']}"
+    tolerations = [Toleration(**one) for one in options.tolerations]
+    for one in node["spec"].get("taints") or ():
+        taint = Taint(one["key"], one.get("value", ""), one["effect"])
+        if taint.effect in ("NoSchedule", "NoExecute") and not any(each.tolerates(taint) for each in tolerations):
+            return f"it has the taint {taint.key}:{taint.effect}"
     return "it is cordoned" if node["spec"].get("unschedulable") else ""
-
-
-def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
-    return (
-        toleration["key"] == taint["key"]
-        and toleration.get("effect", taint["effect"]) == taint["effect"]
-        and toleration.get("value", taint.get("value", "")) == taint.get("value", "")
-    )
 
 
 def _version(text: str) -> str:

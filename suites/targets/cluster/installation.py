@@ -24,7 +24,6 @@ from drahealth.fakes.cluster.api import (
     SLICES,
     Api,
     ApiError,
-    Kind,
     Object,
 )
 from drahealth.fakes.cluster.kube_client import KubeClient
@@ -32,7 +31,7 @@ from drahealth.fakes.waiting import poll
 from drahealth.proto.quoting import one_line
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.processes.child import run
-from drahealth.suites.targets.cluster.facts import Facts, connect
+from drahealth.suites.targets.cluster.facts import Facts, connected
 from drahealth.suites.targets.cluster.options import ClusterOptions
 from drahealth.suites.targets.engine import Engine, find_engine
 from drahealth.suites.targets.permissions import Permission, missing_permissions
@@ -42,10 +41,11 @@ from drahealth.suites.targets.pods.deployment import (
     SELECTOR,
     Deployment,
     deploy,
+    find,
     remove,
 )
 from drahealth.suites.targets.pods.driver_image import ensure_image
-from drahealth.suites.targets.pods.target import PreparedNodes, tidy
+from drahealth.suites.targets.pods.target import PreparedNodes, labelled, tidy
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import BELONGS, PART_OF
@@ -83,11 +83,8 @@ def permissions(options: ClusterOptions) -> Iterator[Permission]:
 
 async def require_permissions(client: KubeClient, options: ClusterOptions) -> None:
     """Raises HarnessError, which names those that are missing."""
-    missing = [
-        f"{verb} {one.resource}"
-        for one, verb in await missing_permissions(client, permissions(options))
-        if not one.optional
-    ]
+    found = await missing_permissions(client, permissions(options))
+    missing = [f"{verb} {one.resource}" for one, verb in found if not one.optional]
     if missing:
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise HarnessError(
@@ -146,15 +143,6 @@ def _lease(namespace: str) -> Object:
     return {"metadata": {"name": LEASE, "namespace": namespace, "labels": PART_OF}, "spec": spec}
 
 
-async def _find_lease(api: Api, namespace: str) -> Object | None:
-    try:
-        return await api.get(LEASES, LEASE, namespace)
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        return None
-
-
 class _Renewal:
     """Renews the Lease in a thread: the loop of a distributed run stands still between its beginning and its end."""
 
@@ -171,8 +159,8 @@ class _Renewal:
         await asyncio.to_thread(self._thread.join)
 
     async def _renew(self) -> None:
-        client, mine = await connect(self._options), holder()
-        try:
+        mine = holder()
+        async with connected(self._options) as client:
             while not await asyncio.to_thread(self._ended.wait, RENEWED):
                 with suppress(ApiError):  # the next one can succeed
                     lease = await client.get(LEASES, LEASE, self._options.namespace)
@@ -180,8 +168,6 @@ class _Renewal:
                         return  # this machine slept, and another run took the cluster
                     lease["spec"]["renewTime"] = _now()
                     await client.replace(LEASES, lease)
-        finally:
-            await client.close()
 
 
 # What runs leave.
@@ -193,27 +179,21 @@ _PAUSE = 2.0
 """Seconds between two attempts to remove everything."""
 
 
-async def _labelled(api: Api, kind: Kind, labels: Mapping[str, str]) -> dict[str, str]:
-    """The uids by the names of the objects with these labels."""
-    found = (one["metadata"] for one in await api.list(kind))
-    return {one["name"]: one["uid"] for one in found if labels.items() <= (one.get("labels") or {}).items()}
-
-
 async def remove_left(api: Api, progress: Progress) -> list[str]:
     """Removes what runs that were killed have left. Returns the names of its namespaces.
 
     Raises HarnessError if a run uses the cluster. Raises ApiError.
     """
-    drivers = await _labelled(api, NAMESPACES, SELECTOR)
+    drivers = await labelled(api, NAMESPACES, SELECTOR)
     for namespace in drivers:
-        lease = await _find_lease(api, namespace)
+        lease = await find(api, LEASES, LEASE, namespace)
         if lease is not None and is_live(lease, time.time()):
             host, process = (*str(lease["spec"].get("holderIdentity")).split("/"), "?")[:2]
             raise HarnessError(
                 f"another run uses the cluster: process {process} on {host}",
                 f"wait for its end; a run that was killed on another machine is noticed after {EXPIRES:g} s",
             )
-    names = [*drivers, *await _labelled(api, NAMESPACES, BELONGS)]
+    names = [*drivers, *await labelled(api, NAMESPACES, BELONGS)]
     await _remove(api, progress, list(drivers), BELONGS)
     return names
 
@@ -223,8 +203,8 @@ async def _remove(api: Api, progress: Progress, drivers: Sequence[str], labels: 
 
     Tries again after an error of the API server. Raises ApiError, HarnessError.
     """
-    namespaces = await _labelled(api, NAMESPACES, labels)
-    namespaces |= {name: uid for name, uid in (await _labelled(api, NAMESPACES, SELECTOR)).items() if name in drivers}
+    namespaces = await labelled(api, NAMESPACES, labels)
+    namespaces |= {name: uid for name, uid in (await labelled(api, NAMESPACES, SELECTOR)).items() if name in drivers}
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             await _remove_once(api, progress, drivers, labels)
@@ -247,7 +227,7 @@ async def _remove(api: Api, progress: Progress, drivers: Sequence[str], labels: 
 
 
 async def _remove_once(api: Api, progress: Progress, drivers: Sequence[str], labels: Mapping[str, str]) -> None:
-    classes = await _labelled(api, DEVICE_CLASSES, labels)
+    classes = await labelled(api, DEVICE_CLASSES, labels)
     await tidy(api, labels)
     for namespace in drivers:
         await remove(api, progress, namespace)
@@ -296,8 +276,7 @@ class ClusterMaker:
 
     async def _up(self) -> PreparedNodes:
         o = self._options
-        client = await connect(o)
-        self._ends.push_async_callback(client.close)
+        client = await self._ends.enter_async_context(connected(o))
         await require_permissions(client, o)
         image = await self._image()
         await remove_left(client, self._progress)
@@ -342,7 +321,7 @@ class ClusterMaker:
     async def _leave(self, client: KubeClient) -> None:
         """Removes what this run made, unless another run took the cluster while this machine slept."""
         name = self._options.namespace
-        lease = await _find_lease(client, name) if self._is_ours else None
+        lease = await find(client, LEASES, LEASE, name) if self._is_ours else None
         if lease is not None and lease["spec"].get("holderIdentity") != holder():
             self._progress("Another run has taken the cluster, and removed what this one made")
         elif self._is_ours:

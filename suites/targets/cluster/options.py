@@ -159,10 +159,12 @@ class ClusterOptions:
     @property
     def path(self) -> Path:
         """The kubeconfig, as kubectl finds it. Raises ConfigurationError for several."""
-        named = os.environ.get("KUBECONFIG") or "~/.kube/config"
+        from drahealth.fakes.cluster.access import kubectl_config  # only here: options are listed without it
+
+        named = os.environ.get("KUBECONFIG", "")
         if self.kubeconfig is None and os.pathsep in named:
             raise ConfigurationError(f"KUBECONFIG names several files: {named}", "pass one of them with --kubeconfig")
-        return self.kubeconfig or Path(named).expanduser()
+        return self.kubeconfig or kubectl_config()
 
     @property
     def has_image(self) -> bool:

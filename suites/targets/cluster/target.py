@@ -4,16 +4,17 @@ import asyncio
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.api import ApiError
+from drahealth.fakes.cluster.pods import on_nodes
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Observe
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.cluster.facts import Facts, connect, facts_of
+from drahealth.suites.targets.cluster.facts import Facts, connected, facts_of
 from drahealth.suites.targets.cluster.installation import (
     ClusterMaker,
     labels_of,
@@ -23,9 +24,9 @@ from drahealth.suites.targets.cluster.installation import (
 )
 from drahealth.suites.targets.cluster.options import ClusterOptions
 from drahealth.suites.targets.option import Values
-from drahealth.suites.targets.permissions import missing_permissions
-from drahealth.suites.targets.pods.deployment import PULL_SECRET, SECRETS, on_nodes, pull_secret
-from drahealth.suites.targets.pods.target import ClusterLock, Joined, PodTarget, PreparedNodes, Provider
+from drahealth.suites.targets.permissions import Permission, missing_permissions
+from drahealth.suites.targets.pods.deployment import PULL_SECRET, SECRETS, pull_secret
+from drahealth.suites.targets.pods.target import ClusterLock, Joined, PodTarget, PreparedNodes, Provider, Shared
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.registry import Check, JudgedNode, Launch
 from drahealth.suites.targets.target import Placement
@@ -182,33 +183,17 @@ class ClusterConfiguration:
             return ClusterTarget(nodes, self.profile, self.options, worker=launch.shared.worker)
         return ClusterTarget(self._maker(launch), self.profile, self.options)
 
-    def share(self, launch: Launch) -> "SharedNodes":
+    def share(self, launch: Launch) -> Shared[PreparedNodes]:
         """The driver's pods and the Lease: workers of a distributed run use one installation."""
-        return SharedNodes(self._maker(launch))
+        return Shared(self._maker(launch))
 
     def _maker(self, launch: Launch) -> ClusterMaker:
         return ClusterMaker(self.options, self.facts, launch.progress)
 
 
-class SharedNodes:
-    """Implements `definition.SharedEnvironment`."""
-
-    def __init__(self, maker: ClusterMaker) -> None:
-        self._maker = maker
-
-    async def up(self) -> Mapping[str, Any]:
-        return asdict(await self._maker.up())
-
-    async def down(self) -> None:
-        await self._maker.down()
-
-
 async def _facts(options: ClusterOptions) -> Facts:
-    client = await connect(options)
-    try:
+    async with connected(options) as client:
         return await facts_of(client, options)
-    finally:
-        await client.close()
 
 
 # What a run would do, and whether it may.
@@ -227,7 +212,8 @@ def examine(values: Values, progress: Progress) -> Iterator[Check]:
     yield Check("cluster", True, f"{facts.server}, Kubernetes {facts.kubernetes}, behaves as {profile.name}")
     nodes = ", ".join(f"{name} ({version})" for name, version in sorted(facts.kubelets.items()))
     yield Check("nodes", True, nodes)
-    yield Check("permissions", not missing, ", ".join(missing) or "all", "they are missing" if missing else "")
+    named = ", ".join(f"{verb} {one.resource}" for one, verb in missing)
+    yield Check("permissions", not missing, named or "all", "they are missing" if missing else "")
 
 
 def plan(options: ClusterOptions) -> tuple[list[str], bool]:
@@ -255,40 +241,34 @@ def plan(options: ClusterOptions) -> tuple[list[str], bool]:
         "Permissions, in all namespaces:",
     ]
     for one in permissions(options):
-        lacks = [verb for verb in one.verbs if f"{verb} {one.resource}" in missing]
+        lacks = [verb for verb in one.verbs if (one, verb) in missing]
         group = one.kind.api_version.rpartition("/")[0]
         mark = "no" if lacks and not one.optional else "--" if lacks else "ok"
         where = f" of {group}" if group else ""
         needed = " (optional: without it, waits are as for a syncFrequency of 60 s)" if one.optional else ""
         lines.append(f"{mark}  {', '.join(one.verbs)} {one.resource}{where}{needed}")
     lines += [] if options.has_image else ["", "A run also needs --driver-image, --push-to or --load-command."]
-    needed_ones = {f"{verb} {one.resource}" for one in permissions(options) if not one.optional for verb in one.verbs}
-    return lines, not needed_ones.intersection(missing)
+    return lines, all(one.optional for one, _ in missing)
 
 
-async def _asked(options: ClusterOptions) -> tuple[Facts, list[str]]:
-    """The facts, and the permissions that are missing."""
-    client = await connect(options)
-    try:
+async def _asked(options: ClusterOptions) -> tuple[Facts, list[tuple[Permission, str]]]:
+    """The facts, and the permissions that are missing, each with the verb."""
+    async with connected(options) as client:
         facts = await facts_of(client, options)
-        found = await missing_permissions(client, permissions(options))
-        return facts, [f"{verb} {one.resource}" for one, verb in found]
-    except ApiError as error:
-        raise HarnessError(f"cannot ask for permissions: {error}", "check the rights in the kubeconfig") from error
-    finally:
-        await client.close()
+        try:
+            return facts, await missing_permissions(client, permissions(options))
+        except ApiError as error:
+            raise HarnessError(f"cannot ask for permissions: {error}", "check the rights in the kubeconfig") from error
 
 
 def clean(options: ClusterOptions, progress: Progress) -> list[str]:
     """Removes what runs that were killed have left. Returns the names of their namespaces. Raises HarnessError."""
 
     async def removed() -> list[str]:
-        client = await connect(options)
-        try:
-            return await remove_left(client, progress)
-        except ApiError as error:
-            raise HarnessError(f"{client.connection.host} answered: {error}", "check the kubeconfig") from error
-        finally:
-            await client.close()
+        async with connected(options) as client:
+            try:
+                return await remove_left(client, progress)
+            except ApiError as error:
+                raise HarnessError(f"{client.connection.host} answered: {error}", "check the kubeconfig") from error
 
     return asyncio.run(removed())

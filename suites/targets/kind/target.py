@@ -1,8 +1,7 @@
 """The kind target: a cluster in containers with a real container runtime, from checked options."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from drahealth.manager.profile import Profile
 from drahealth.proto.events import Observe
@@ -13,7 +12,7 @@ from drahealth.suites.targets.kind.cluster import ClusterMaker, PreparedCluster
 from drahealth.suites.targets.kind.node_control import KindNodes
 from drahealth.suites.targets.kind.options import KindOptions
 from drahealth.suites.targets.option import KUBERNETES, Values
-from drahealth.suites.targets.pods.target import Joined, PodTarget
+from drahealth.suites.targets.pods.target import Joined, PodTarget, Shared
 from drahealth.suites.targets.registry import JudgedNode, Launch
 from drahealth.suites.targets.versions import feature_gates, kubelet_gates, missing_in, profile_of
 
@@ -111,23 +110,10 @@ class KindConfiguration:
             return KindTarget(Joined(launch.shared, PreparedCluster), self.profile, worker=launch.shared.worker)
         return KindTarget(self._maker(launch), self.profile)
 
-    def share(self, launch: Launch) -> "SharedCluster":
+    def share(self, launch: Launch) -> Shared[PreparedCluster]:
         """The cluster: workers of a distributed run use one."""
-        return SharedCluster(self._maker(launch))
+        return Shared(self._maker(launch))
 
     def _maker(self, launch: Launch) -> ClusterMaker:
         gates = feature_gates(self.profile)
         return ClusterMaker(self.options, self.kubernetes, gates, launch.progress, launch.failed)
-
-
-class SharedCluster:
-    """Implements `definition.SharedEnvironment`."""
-
-    def __init__(self, maker: ClusterMaker) -> None:
-        self._maker = maker
-
-    async def up(self) -> Mapping[str, Any]:
-        return asdict(await self._maker.up())
-
-    async def down(self) -> None:
-        await self._maker.down()

@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from drahealth.fakes.cluster.api import EVENTS, NAMESPACES, PODS, Api, ApiError, Kind, Object
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.cluster.kube_connection import ExecStream
+from drahealth.fakes.cluster.pods import on_nodes
 from drahealth.fakes.control.remote import Connect, RemoteHost
 from drahealth.fakes.control.wire import LINE_LIMIT, Writer
 from drahealth.fakes.waiting import poll
@@ -78,12 +79,6 @@ class Deployment:
             spec |= {"affinity": on_nodes(self.nodes)} if self.nodes else {}
             spec |= {"imagePullSecrets": [{"name": PULL_SECRET}]} if self.docker_config else {}
         return [(NAMESPACES, namespace), *secrets, *found]
-
-
-def on_nodes(names: Iterable[str]) -> Object:
-    """The affinity of a Pod to these nodes, by their names: a label of a node can have another one."""
-    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in names]
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def pull_secret(namespace: str, docker_config: str) -> Object:
@@ -281,9 +276,9 @@ async def remove(api: Api, progress: Progress = silent, namespace: str = NAMESPA
     try:
         async with _shown(progress, "Removing the fake driver"):
             for kind, obj in reversed(Deployment(namespace=namespace).manifests()):
-                found = await _find(api, kind, obj["metadata"])
+                found = await find(api, kind, *_named(obj))
                 if found is not None and _is_ours(found):
-                    await _delete(api, kind, obj["metadata"])
+                    await delete(api, kind, *_named(obj))
             if not await poll(lambda: _is_empty(api, namespace), _INTERVAL, START_LIMIT):
                 raise HarnessError(
                     f"the namespace {namespace} has pods after {START_LIMIT:g} s",
@@ -326,7 +321,7 @@ async def _shown(progress: Progress, stage: str) -> AsyncIterator[None]:
 async def _refuse_to_take_over(api: Api, objects: Iterable[tuple[Kind, Object]]) -> None:
     for kind, obj in objects:
         name = obj["metadata"]["name"]
-        found = await _find(api, kind, obj["metadata"])
+        found = await find(api, kind, *_named(obj))
         if found is not None and not _is_ours(found):
             delete = f"kubectl delete {kind.kind.lower()} {name}"
             within = f" -n {obj['metadata']['namespace']}" if "namespace" in obj["metadata"] else ""
@@ -343,13 +338,13 @@ def _is_ours(obj: Object) -> bool:
 
 async def _is_free(api: Api, namespace: str) -> bool:
     """False while an earlier namespace of ours is deleted, which accepts no new objects."""
-    found = await _find(api, NAMESPACES, {"name": namespace})
+    found = await find(api, NAMESPACES, namespace)
     return found is None or not _is_ours(found) or "deletionTimestamp" not in found["metadata"]
 
 
 async def _is_empty(api: Api, namespace: str) -> bool:
     """Whether no pod of the driver is left."""
-    found = await _find(api, NAMESPACES, {"name": namespace})
+    found = await find(api, NAMESPACES, namespace)
     return found is None or not _is_ours(found) or not await _pods(api, namespace)
 
 
@@ -401,17 +396,23 @@ async def _pods(api: Api, namespace: str) -> list[Object]:
     return [pod for pod in found if SELECTOR.items() <= pod["metadata"].get("labels", {}).items()]
 
 
-async def _delete(api: Api, kind: Kind, named: Object) -> None:
+def _named(obj: Object) -> tuple[str, str | None]:
+    return obj["metadata"]["name"], obj["metadata"].get("namespace")
+
+
+async def delete(api: Api, kind: Kind, name: str, namespace: str | None = None, grace: int | None = None) -> None:
+    """Deletes the object; harmless if there is none. Raises ApiError."""
     try:
-        await api.delete(kind, named["name"], named.get("namespace"))
+        await api.delete(kind, name, namespace, grace)
     except ApiError as error:
         if error.status != 404:
             raise
 
 
-async def _find(api: Api, kind: Kind, named: Object) -> Object | None:
+async def find(api: Api, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
+    """The object; None if there is none. Raises ApiError."""
     try:
-        return await api.get(kind, named["name"], named.get("namespace"))
+        return await api.get(kind, name, namespace)
     except ApiError as error:
         if error.status != 404:
             raise

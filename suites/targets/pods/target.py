@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -24,6 +24,7 @@ from drahealth.suites.targets.pods import KUBELET_DIR, NAMESPACE
 from drahealth.suites.targets.pods.deployment import (
     SERVICE_ACCOUNTS,
     WORKLOAD,
+    delete,
     host_in,
     why_gone,
 )
@@ -82,26 +83,19 @@ async def tidy(api: Api, labels: Mapping[str, str] = BELONGS) -> None:
 
     Their pods are deleted without a grace period: without their drivers a kubelet would never finish them.
     """
-    for namespace in await _with(api, NAMESPACES, labels):
+    for namespace in await labelled(api, NAMESPACES, labels):
         for pod in await api.list(PODS, namespace):
-            await _delete(api, PODS, pod["metadata"]["name"], namespace)
-        await _delete(api, NAMESPACES, namespace)
+            await delete(api, PODS, pod["metadata"]["name"], namespace, grace=0)
+        await delete(api, NAMESPACES, namespace, grace=0)
     for kind in (DEVICE_CLASSES, SLICES):
-        for name in await _with(api, kind, labels):
-            await _delete(api, kind, name)
+        for name in await labelled(api, kind, labels):
+            await delete(api, kind, name, grace=0)
 
 
-async def _with(api: Api, kind: ObjectKind, labels: Mapping[str, str]) -> list[str]:
-    found = [item["metadata"] for item in await api.list(kind)]
-    return [one["name"] for one in found if labels.items() <= (one.get("labels") or {}).items()]
-
-
-async def _delete(api: Api, kind: ObjectKind, name: str, namespace: str | None = None) -> None:
-    try:
-        await api.delete(kind, name, namespace, grace=0)
-    except ApiError as error:
-        if error.status != 404:
-            raise
+async def labelled(api: Api, kind: ObjectKind, labels: Mapping[str, str]) -> dict[str, str]:
+    """The uids by the names of the objects with these labels. Raises ApiError."""
+    found = (one["metadata"] for one in await api.list(kind))
+    return {one["name"]: one["uid"] for one in found if labels.items() <= (one.get("labels") or {}).items()}
 
 
 # The description of nodes that are ready for scenarios, as plain data for the workers of a distributed run.
@@ -146,6 +140,19 @@ class Provider(Protocol[P_co]):
 
     async def down(self) -> None:
         """Takes down what `up` made."""
+
+
+class Shared(Generic[P]):
+    """Implements `registry.SharedEnvironment`: the nodes of a distributed run, made by its controller."""
+
+    def __init__(self, provider: Provider[P]) -> None:
+        self._provider = provider
+
+    async def up(self) -> Mapping[str, Any]:
+        return asdict(await self._provider.up())
+
+    async def down(self) -> None:
+        await self._provider.down()
 
 
 class Joined(Generic[P]):

@@ -10,8 +10,7 @@ from drahealth.suites.errors import HarnessError
 from drahealth.suites.run.session import WorkerEnvironment, request, shared_file
 from drahealth.suites.targets.kind.cluster import ClusterMaker, PreparedCluster
 from drahealth.suites.targets.kind.options import KindOptions
-from drahealth.suites.targets.kind.target import SharedCluster
-from drahealth.suites.targets.pods.target import Joined
+from drahealth.suites.targets.pods.target import Joined, Shared
 from drahealth.suites.targets.progress import silent
 from drahealth.suites.unit.targets.kind.fake_engine import FakeEngine
 
@@ -30,7 +29,7 @@ def test_workers_get_the_error_of_a_cluster_that_is_made_once(fake: FakeEngine) 
     received: dict[str, Any] = {}
     with asyncio.Runner() as runner:
         maker = ClusterMaker(KindOptions(name="one"), "1.37.1", {}, silent, lambda: False)
-        environment = WorkerEnvironment(SharedCluster(maker), lambda work: runner.run(cast("Any", work)))
+        environment = WorkerEnvironment(Shared(maker), lambda work: runner.run(cast("Any", work)))
         environment.announce(received)
         environment.make()  # no worker has scenarios yet
         found = shared_file(worker(received))
