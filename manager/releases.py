@@ -249,6 +249,19 @@ def for_release(version: str) -> Profile | None:
     return fixed[-1] if fixed else release.behavior
 
 
+def is_newer(version: str) -> bool:
+    """Whether a version such as `1.38.0` is of a newer minor release than all known ones."""
+    return patch_level(version)[:2] > patch_level(MINORS[-1])[:2]
+
+
+def nearest(version: str) -> Profile | None:
+    """The kubelet of a version; for a newer minor than all known ones, that of the newest known release.
+
+    None for an older one.
+    """
+    return for_release(DEFAULT_VERSION if is_newer(version) else version)
+
+
 def profile_named(name: str) -> Profile | None:
     """The profile of this name, or of a patch level such as `v1.36.5`; None if there is none.
 

@@ -29,7 +29,7 @@ _SUBCOMMANDS = {
     ),
     "certify": (
         "certify",
-        "Certify a driver that a driver profile describes, and write its certificate to a directory.",
+        "Certify a driver that a driver profile describes, or a kubelet, and write the certificate to a directory.",
     ),
     "verify": (
         "certify",

@@ -41,7 +41,7 @@ from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.output_paths import check_output_file
 from drahealth.suites.report.attestation import ABOUT, conformance_report
 from drahealth.suites.report.check_report import check_report
-from drahealth.suites.report.document import CheckReport, to_json
+from drahealth.suites.report.document import CheckReport, KubeletReport, to_json
 from drahealth.suites.report.junit import to_junit
 from drahealth.suites.report.page import page, page_of
 from drahealth.suites.report.page_view import NOT_JUDGED_AGAIN
@@ -447,7 +447,7 @@ def write_files(
         Path(badge_file).write_text(badge(reports[0]), encoding="utf-8")
     if conformance:
         one = reports[0]
-        if not isinstance(one, CheckReport) or one.certificate is None:
+        if not isinstance(one, CheckReport | KubeletReport) or one.certificate is None:
             raise ConfigurationError(f"{paths[0]} is no certificate", "pass the directory of a certificate")
         import yaml
 
@@ -456,7 +456,7 @@ def write_files(
     if html:
         Path(html).write_text(page_of(columns), encoding="utf-8")
     for name, one in files.reports.items():
-        if isinstance(one, CheckReport):
+        if isinstance(one, CheckReport | KubeletReport):
             line = f"{name}: verdicts {NOT_JUDGED_AGAIN}"
             line += "; the run did not reach its end" if one.interrupted else ""
             standard_output().print(line, soft_wrap=True, markup=False, highlight=False)

@@ -27,7 +27,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 # The explanations of `drahealth explain`: requirements of kubelets and drivers, readings and known issues. Pure.
 
 _ID = re.compile(r"(?P<family>[A-Z]+)[-_ .]*(?P<number>[0-9]{1,9})?")
-_CODE = "https://github.com/kubernetes/kubernetes/blob/master/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,7 @@ def _known_issue(name: str) -> Explanation:
         "releases": _each(mine, lambda one: f"{one.releases_text} ({one.happens})"),
         "condition": _each(mine, lambda one: "" if one.settings == "none" else one.settings),
         "scenarios": _each(mine, lambda one: one.scenario),
-        "link": tuple(dict.fromkeys((*_each(mine, lambda one: _link(one.link)), *mine[0].threads))),
+        "link": tuple(dict.fromkeys((*(one.links[0] for one in mine), *mine[0].threads))),
     }
     return _explanation(name, "known issue of released kubelets", " ".join(_each(mine, lambda one: one.what)), details)
 
@@ -148,14 +147,6 @@ _KINDS: tuple[tuple[Callable[[], Mapping[str, object]], Callable[[str], Explanat
 
 def _explanation(name: str, kind: str, sentence: str, details: Mapping[str, tuple[str, ...]]) -> Explanation:
     return Explanation(name, kind, sentence, {title: lines for title, lines in details.items() if lines})
-
-
-def _link(link: str) -> str:
-    """A link of the ledger: a URL, or a path in the repository of Kubernetes with the name of a function."""
-    if "://" in link:
-        return link
-    path, _, function = link.partition(", ")
-    return f"{_CODE}{path}" + (f" ({function})" if function else "")
 
 
 def _each(issues: list[KnownIssue], text: Callable[[KnownIssue], str]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The subcommands `run`, `doctor` and `play` of `drahealth`, which have the options of all targets."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,14 +20,20 @@ Given = dict[str, str | None]
 _GIVEN = "given"
 
 
-def takes_target_options(command: "Command") -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds `--target` and the options of all targets to a subcommand, which gets them as its argument `given`."""
-    return lambda subcommand: _with_flags(subcommand, command)
+def takes_target_options(
+    command: "Command", heading: str = "", usual: str = ""
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds `--target` and the options of all targets to a subcommand, which gets them as its argument `given`.
+
+    An option that the subcommand declares itself is not added. `heading` is that of the options in the help. `usual` is
+    the default target, if it is not the first one.
+    """
+    return lambda subcommand: _with_flags(subcommand, list(_flags(command, heading, usual)))
 
 
-def _with_flags(subcommand: Callable[..., None], command: "Command") -> Callable[..., None]:
+def _with_flags(subcommand: Callable[..., None], offered: Sequence[inspect.Parameter]) -> Callable[..., None]:
     own = inspect.signature(subcommand, eval_str=True).parameters
-    flags = {flag.name: flag for flag in _flags(command)}
+    flags = {flag.name: flag for flag in offered if flag.name not in own}
     target, *others = flags.values()
     rest = [own[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in own if name != _GIVEN]
     parameters = [target, *rest, *others]
@@ -42,14 +48,16 @@ def _with_flags(subcommand: Callable[..., None], command: "Command") -> Callable
     return call
 
 
-def _flags(command: "Command") -> Iterator[inspect.Parameter]:
+def _flags(command: "Command", heading: str, usual: str) -> Iterator[inspect.Parameter]:
     from drahealth.suites.targets import registry
 
-    yield _flag(registry.target_option(command), None)
+    yield _flag(registry.target_option(command, usual), heading or None)
     for option, targets in registry.options(command):
         everywhere = len(targets) == len(registry.FOLDERS)
         several = "s" if len(targets) > 1 else ""
-        yield _flag(option, None if everywhere else f"Options of the {' and '.join(targets)} target{several}")
+        panel = f"Options of the {' and '.join(targets)} target{several}"
+        panel = "" if everywhere else panel
+        yield _flag(option, ": ".join(filter(None, (heading, panel))) or None)
 
 
 def _flag(option: "Option[Any]", panel: str | None) -> inspect.Parameter:

@@ -47,6 +47,8 @@ class Requirement:
         return cls(id=name, **{**entry, **lists, "needs": needs})
 
 
+_CODE = "https://github.com/kubernetes/kubernetes/blob/master/"
+"""Before a path in the repository of Kubernetes."""
 _THREAD = "https://github.com/kubernetes/kubernetes/issues/"
 """Before the number of a thread. GitHub forwards to the pull request if it is one."""
 
@@ -88,6 +90,13 @@ class KnownIssue:
         minors = [minor for minor in MINORS if minor in self.range]
         fixed = f"; fixed in {', '.join(self.range.fixed_in)}" if self.range.fixed_in else ""
         return f"{', '.join(minors)}{fixed}"
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """The addresses of its source, with the name of a function, and of the threads."""
+        path, _, function = self.link.partition(", ")
+        source = self.link if "://" in self.link else f"{_CODE}{path}" + (f" ({function})" if function else "")
+        return tuple(dict.fromkeys((source, *self.threads)))
 
     def covers(self, requirement: str, assertion: str, scenario: str) -> bool:
         """Whether this issue explains a failure of this assertion in this scenario."""

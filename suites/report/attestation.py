@@ -20,32 +20,55 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.judge import ABILITIES
 from drahealth.suites.driver_checks.verdicts import Verdict
-from drahealth.suites.report.document import CheckedRequirement, CheckReport
+from drahealth.suites.report.document import (
+    Certificate,
+    CheckReport,
+    KubeletCertificate,
+    KubeletReport,
+    RequirementResult,
+)
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 NO_SUBJECT = "the certificate names no digest of the driver"
 NO_SUBJECT_HINT = "set `artifact` in [driver] to the file of the driver, or to its image with @sha256:DIGEST"
+NO_KUBELET = "the certificate names no digest of the kubelet"
+NO_KUBELET_HINT = "certify it with --target kubelet, which has the file of the kubelet"
+
+Certified = CheckReport | KubeletReport
+"""A report with a certificate of a driver, or of a kubelet."""
+
+
+def subject_of(report: Certified) -> tuple[str, str]:
+    """What the certificate is about: the name of the file or image, and its digest. Both are empty if unknown."""
+    about = report.certificate if isinstance(report, KubeletReport) else report.conditions
+    return about.artifact, about.artifact_sha256
+
+
+def no_subject(report: Certified) -> tuple[str, str]:
+    """The sentence and the hint about a certificate without the digest of its subject."""
+    return (NO_KUBELET, NO_KUBELET_HINT) if isinstance(report, KubeletReport) else (NO_SUBJECT, NO_SUBJECT_HINT)
+
 
 # The statement.
 
 
-def statement_of(report: CheckReport, report_sha256: str, url: str = "") -> dict[str, Any]:
+def statement_of(report: Certified, report_sha256: str, url: str = "") -> dict[str, Any]:
     """The statement of a certificate. `report_sha256` is the digest of its file, and `url` that of the CI run.
 
-    Raises ValueError without the digest of a driver.
+    Raises ValueError without the digest of a driver or a kubelet.
     """
-    certificate, run = report.certificate, report.conditions
-    if certificate is None or not run.artifact_sha256:
-        raise ValueError(NO_SUBJECT)
+    certificate, (name, digest) = report.certificate, subject_of(report)
+    if certificate is None or not digest:
+        raise ValueError(no_subject(report)[0])
     files = {
-        "driver profile": run.profile_sha256,
+        "driver profile": "" if isinstance(report, KubeletReport) else report.conditions.profile_sha256,
         "ledger of requirements": certificate.ledger_sha256,
-        "evidence.jsonl": certificate.evidence_sha256,
+        "run.json" if isinstance(report, KubeletReport) else "evidence.jsonl": certificate.evidence_sha256,
         "report.json": report_sha256,
     }
-    about = {"level": certificate.level, "releases": certificate.releases, "verdict": certificate.text}
+    about = {**_scope(certificate), "verdict": certificate.text}
     harness = {"name": "drahealth", "uri": f"pkg:pypi/drahealth@{certificate.drahealth}", "annotations": about}
     tests: dict[str, list[str]] = {"passedTests": [], "warnedTests": [], "failedTests": []}
     for one in report.requirements:
@@ -54,7 +77,7 @@ def statement_of(report: CheckReport, report_sha256: str, url: str = "") -> dict
     result = "FAILED" if not certificate.certified else "WARNED" if tests["warnedTests"] else "PASSED"
     return {
         "_type": STATEMENT_TYPE,
-        "subject": [{"name": run.artifact, "digest": {"sha256": run.artifact_sha256}}],
+        "subject": [{"name": name, "digest": {"sha256": digest}}],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
             "result": result,
@@ -65,7 +88,15 @@ def statement_of(report: CheckReport, report_sha256: str, url: str = "") -> dict
     }
 
 
-def _kind(one: CheckedRequirement) -> str:
+def _scope(certificate: Certificate | KubeletCertificate) -> dict[str, str]:
+    """What the certificate holds for."""
+    if isinstance(certificate, KubeletCertificate):
+        releases = " + ".join(certificate.kubelets)
+        return {"judged by": certificate.judged_by, "profile": certificate.profile, "releases": releases}
+    return {"level": certificate.level, "releases": certificate.releases}
+
+
+def _kind(one: RequirementResult) -> str:
     """The list of a requirement: warned are violated SHOULDs, waivers, and what the run could not change."""
     match one.verdict:
         case Verdict.NOT_APPLICABLE:
@@ -174,19 +205,59 @@ _COUNTED = {
 """Requirements that do not apply are not counted; without an API server, they are skipped."""
 
 
-def conformance_report(report: CheckReport, about: Mapping[str, str]) -> dict[str, Any]:
+def conformance_report(report: Certified, about: Mapping[str, str]) -> dict[str, Any]:
     """The content of the YAML file. Core are the MUSTs, and extended are the SHOULDs with the abilities of the driver.
 
     Raises ValueError for a report without a certificate.
     """
-    certificate, run = report.certificate, report.conditions
+    certificate = report.certificate
     if certificate is None:
         raise ValueError("it is no certificate")
-    implementation: dict[str, Any] = {"project": certificate.driver, **about}
+    if isinstance(certificate, KubeletCertificate):
+        project, mode, kubernetes = "kubelet", str(certificate.judged_by), " + ".join(certificate.kubelets)
+    else:
+        project, mode, kubernetes = certificate.driver, str(certificate.level), certificate.releases
+    implementation: dict[str, Any] = {"project": project, **about}
     if contact := about.get("contact"):
         implementation["contact"] = [one.strip() for one in contact.split(",")]
-    musts = [one for one in report.requirements if one.level == "MUST"]
-    others = [one for one in report.requirements if one.level != "MUST"]
+    artifact, digest = subject_of(report)
+    return {
+        "apiVersion": "drahealth/v1",
+        "kind": "ConformanceReport",
+        "date": report.conditions.started,
+        "implementation": implementation,
+        **({"artifact": {"name": artifact, "sha256": digest}} if digest else {}),
+        "drahealthVersion": certificate.drahealth,
+        "ledger": certificate.ledger_sha256,
+        "mode": mode,
+        "kubernetes": kubernetes,
+        "certified": certificate.certified,
+        "profiles": [_of_kubelet(report) if isinstance(report, KubeletReport) else _of_driver(report)],
+    }
+
+
+def _of_kubelet(report: KubeletReport) -> dict[str, Any]:
+    musts, others = _by_level(report.requirements)
+    complete = report.complete
+    return {
+        "name": f"KUBELET-{report.certificate.profile.upper()}",
+        "summary": report.certificate.text,
+        "core": _status(musts, _COUNTED, complete=complete),
+        "extended": _status(others, _COUNTED, complete=complete),
+    }
+
+
+def _by_level(
+    requirements: Sequence[RequirementResult],
+) -> tuple[list[RequirementResult], list[RequirementResult]]:
+    """The MUSTs, and the others."""
+    return [one for one in requirements if one.level == "MUST"], [one for one in requirements if one.level != "MUST"]
+
+
+def _of_driver(report: CheckReport) -> dict[str, Any]:
+    run, certificate = report.conditions, report.certificate
+    assert certificate
+    musts, others = _by_level(report.requirements)
     shown = [*certificate.health_apis, *report.abilities]
     counted = {**_COUNTED, Verdict.NOT_APPLICABLE: "Skipped"} if run.api_server == "none" else _COUNTED
     tried = _tried(report)
@@ -197,24 +268,10 @@ def conformance_report(report: CheckReport, about: Mapping[str, str]) -> dict[st
         "untestedFeatures": [name for name in missing if name not in tried],
     }
     return {
-        "apiVersion": "drahealth/v1",
-        "kind": "ConformanceReport",
-        "date": run.started,
-        "implementation": implementation,
-        **({"artifact": {"name": run.artifact, "sha256": run.artifact_sha256}} if run.artifact_sha256 else {}),
-        "drahealthVersion": certificate.drahealth,
-        "ledger": certificate.ledger_sha256,
-        "mode": certificate.level,
-        "kubernetes": certificate.releases,
-        "certified": certificate.certified,
-        "profiles": [
-            {
-                "name": run.subject.upper(),
-                "summary": certificate.text,
-                "core": _status(musts, counted, complete=report.complete),
-                "extended": {**_status(others, counted, complete=report.complete), **features},
-            }
-        ],
+        "name": run.subject.upper(),
+        "summary": certificate.text,
+        "core": _status(musts, counted, complete=report.complete),
+        "extended": {**_status(others, counted, complete=report.complete), **features},
     }
 
 
@@ -232,7 +289,7 @@ def _tried(report: CheckReport) -> set[str]:
 
 
 def _status(
-    requirements: Sequence[CheckedRequirement], counted: Mapping[Verdict, str], *, complete: bool
+    requirements: Sequence[RequirementResult], counted: Mapping[Verdict, str], *, complete: bool
 ) -> dict[str, Any]:
     """The result of some requirements: failure, partial if one was not judged or the run was cut short, or success."""
     counts = Counter(counted[one.verdict] for one in requirements if one.verdict in counted)

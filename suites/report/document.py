@@ -65,9 +65,9 @@ class Report(ABC):
 
     format: Format
     """Name and version of this format. The version changes if a key is removed or changes its meaning."""
-    kind: Literal["run", "play", "check", "certificate", "observation"]
-    """What the report is about: a run of scenarios, a run of timelines, a check or a certification of a driver, or the
-    observation of a driver in a cluster."""
+    kind: Literal["run", "play", "check", "certificate", "kubelet-certificate", "observation"]
+    """What the report is about: a run of scenarios or of timelines, a check or a certification of a driver, the
+    certification of a kubelet, or an observation."""
     subject: str
     """What was tested: the target, or the driver."""
     verdict: str
@@ -110,6 +110,21 @@ Command = Literal["drahealth run", "drahealth play", "pytest"]
 
 
 @dataclass(frozen=True, slots=True)
+class KnownViolation:
+    """A check that failed because of a known issue."""
+
+    __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
+
+    issue: str
+    """ID of the known issue."""
+    requirement: str
+    assertion: str
+    """Name of the check in the scenario."""
+    expected: str
+    seen: str
+
+
+@dataclass(frozen=True, slots=True)
 class ScenarioResult:
     """The result of one scenario."""
 
@@ -127,6 +142,8 @@ class ScenarioResult:
     """Duration."""
     known_issues: tuple[str, ...] = ()
     """The known issues that the scenario showed."""
+    violations: tuple[KnownViolation, ...] = ()
+    """What failed because of known issues."""
     broken: tuple[str, ...] = ()
     """The requirements that failed, also by known issues."""
     problem: str = ""
@@ -177,7 +194,8 @@ class ScenarioResult:
         """Create a result from plain data."""
         lists = {name: tuple(data[name]) for name in ("requirements", "known_issues", "broken", "beyond", "notes")}
         quotes = tuple(Quote(**one) for one in data["quotes"])
-        return cls(**{**data, **lists, "quotes": quotes})
+        violations = tuple(KnownViolation(**one) for one in data["violations"])
+        return cls(**{**data, **lists, "quotes": quotes, "violations": violations})
 
     def then(self, later: "ScenarioResult") -> "ScenarioResult":
         """Merge with a later result of the same scenario, such as an error of its cleanup."""
@@ -201,6 +219,8 @@ class Conditions:
     """Name of the profile with the known behavior of the kubelet."""
     kubernetes: str | None = None
     """Kubernetes version of the kubelet or API server; null if neither is a real one."""
+    kubelets: tuple[str, ...] = ()
+    """The releases of the kubelets, with patch levels, oldest first; empty without a real kubelet."""
     seed: int | None = None
     """Seed of all timelines; null if each file has its own."""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -236,12 +256,11 @@ class NodeSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunReport(Report):
-    """The report of `drahealth run`, `drahealth play`, or pytest with these scenarios."""
+class ScenariosReport(Report):
+    """The report of a run of scenarios, or of a certification by them."""
 
     __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
 
-    kind: Literal["run", "play"]
     interrupted: bool
     """Whether a signal, an error of the environment or an internal error ended the run. A report without an end, such
     as after SIGKILL, is interrupted too."""
@@ -321,6 +340,15 @@ class RunReport(Report):
         return "" if code == self.exit_code else f"`exit_code` must be {code} for these scenarios"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport(ScenariosReport):
+    """The report of `drahealth run`, `drahealth play`, or pytest with these scenarios."""
+
+    __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
+
+    kind: Literal["run", "play"]
+
+
 def exit_code(counts: Mapping[Outcome, int], *, interrupted: bool, missing: int = 0) -> int:
     """The exit code of a run with these outcomes. `missing` is the number of planned scenarios without one."""
     if interrupted or counts.get("error"):
@@ -330,6 +358,127 @@ def exit_code(counts: Mapping[Outcome, int], *, interrupted: bool, missing: int 
     if missing:
         return 3
     return 0 if any(counts.values()) else 2
+
+
+# The certificate of a kubelet: a run of scenarios, and whether the kubelet is certified by it.
+
+
+@dataclass(frozen=True, slots=True)
+class CertifiedIssue:
+    """A known issue of released kubelets that the run showed."""
+
+    __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
+
+    id: str
+    requirements: tuple[str, ...]
+    """The violated requirements."""
+    what: str
+    """What the kubelet does."""
+    links: tuple[str, ...]
+    """The places in the code of Kubernetes, and the threads about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletCertificate:
+    """The certificate of a run of scenarios: whether the kubelet is certified, and by what it was judged."""
+
+    __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
+
+    certified: bool
+    """Whether the run was complete, and no applicable MUST has FAIL, NOT_TESTED or ERROR."""
+    text: str
+    """The verdict in words, with the target, releases and profile."""
+    judged_by: Literal["release", "kep"]
+    """`release`: the known issues of the profile are waived. `kep`: they are failures."""
+    profile: str
+    """The profile of the kubelet, such as v1.36.4: which known issues its release has. Several are joined by ` + `."""
+    kubelets: tuple[str, ...]
+    """The releases of the kubelets, with patch levels, oldest first; empty for the reference."""
+    newer_than: str
+    """The newest release that drahealth knows, if a kubelet is newer; otherwise empty."""
+    known_issues: tuple[CertifiedIssue, ...]
+    """The known issues that the run showed, each waived or a failure."""
+    not_applicable: Mapping[str, str]
+    """The requirements that do not apply to this release, each with the reason."""
+    not_tested: Mapping[str, str]
+    """The requirements that no scenario judged, each with the reason."""
+    artifact: str
+    """The file of the kubelet; empty if the target does not show it."""
+    artifact_sha256: str
+    """Digest of that file."""
+    drahealth: str
+    """Version of drahealth that judged the run."""
+    ledger_sha256: str
+    """Digest of the requirements and the known issues."""
+    evidence_sha256: str
+    """Digest of the report of the run, which has the digests of its histories."""
+
+    def issues_of(self, requirement: str) -> tuple[CertifiedIssue, ...]:
+        """The known issues that violated this requirement."""
+        return tuple(one for one in self.known_issues if requirement in one.requirements)
+
+    def explanation(self, requirement: str) -> tuple[str, ...]:
+        """Why its verdict is not PASS, as far as a known issue or a missing scenario is the reason: some lines."""
+        issues = tuple(" ".join((f"known issue {o.id}: {o.what}", *o.links)) for o in self.issues_of(requirement))
+        reasons = (found.get(requirement) for found in (self.not_applicable, self.not_tested))
+        return (*issues, *filter(None, reasons))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletReport(ScenariosReport):
+    """The report of `drahealth certify --kubelet`: the run that is its evidence, and the certificate.
+
+    The verdict on a requirement never is KNOWN ISSUE, but WAIVED or FAIL.
+    """
+
+    __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
+
+    kind: Literal["kubelet-certificate"]
+    exit_code: int
+    """Exit code of the command: 0 certified, 1 fails, 3 harness error, 4 incomplete."""
+    certificate: KubeletCertificate
+    """The certificate, even if the kubelet is not certified."""
+
+    @property
+    def program(self) -> str:
+        """What certified it, as a label."""
+        return "drahealth kubelet"
+
+    @property
+    def tone(self) -> Tone:
+        """good only for a certified kubelet."""
+        return "good" if self.certificate.certified else "bad" if self.exit_code == 1 else "open"
+
+    def result_code(self) -> int:
+        """The exit code for these results."""
+        return certification_code(self)
+
+    def words(self) -> str:
+        """The text of the certificate."""
+        return self.certificate.text
+
+    def contradiction(self) -> str:
+        """What does not fit together, as in an edited file; empty if all does."""
+        if problem := ScenariosReport.contradiction(self):
+            return problem
+        found = self.certificate
+        if found.certified != (self.exit_code == 0):
+            return "`certified` differs from `exit_code`"
+        if found.text.startswith("certified, ") != found.certified:
+            return "`verdict` and the text of the certificate differ from `certified`"
+        if any(one.verdict is Verdict.KNOWN_ISSUE for one in self.requirements):
+            return "a certificate waives a known issue, or fails by it"
+        return ""
+
+
+def certification_code(report: ScenariosReport) -> ExitCode:
+    """The exit code of a certification with these scenarios, and these verdicts on requirements."""
+    verdicts = {one.verdict for one in report.requirements if one.level == "MUST"}
+    if Verdict.FAIL in verdicts or report.counts.get("failed"):
+        return 1
+    if Verdict.ERROR in verdicts or report.counts.get("error"):
+        return 3
+    return 4 if Verdict.NOT_TESTED in verdicts or not report.complete or not report.scenarios else 0
 
 
 # The report of a check or a certification.
@@ -605,7 +754,7 @@ def code_of(nodes: Mapping[Verdict, int], *, interrupted: bool) -> ExitCode:
 
 # Reports as JSON, and back.
 
-AnyReport = RunReport | CheckReport | ObservationReport
+AnyReport = RunReport | KubeletReport | CheckReport | ObservationReport
 """A report of any kind."""
 
 
@@ -639,8 +788,13 @@ def report_schema() -> dict[str, Any]:
     from pydantic import TypeAdapter
 
     schema = _adapter().json_schema()
-    shared = TypeAdapter(Report).json_schema()["properties"]
-    for kind in ("RunReport", "CheckReport", "ObservationReport"):
+    shared = {
+        name: key
+        for base in (ScenariosReport, Report)
+        for name, key in TypeAdapter(base).json_schema()["properties"].items()
+        if "description" in key
+    }
+    for kind in ("RunReport", "KubeletReport", "CheckReport", "ObservationReport"):
         keys = schema["$defs"][kind]["properties"]
         for name in keys.keys() & shared.keys():
             keys[name].setdefault("description", shared[name]["description"])

@@ -13,6 +13,7 @@ from drahealth.suites.driver_checks.verdicts import Finding, Verdict
 from drahealth.suites.report.document import (
     CheckedRequirement,
     CheckReport,
+    KubeletReport,
     ObservationReport,
     Report,
     RequirementResult,
@@ -33,8 +34,10 @@ _RESULTS = {
 }
 
 
-def to_junit(report: CheckReport | ObservationReport) -> str:
+def to_junit(report: CheckReport | KubeletReport | ObservationReport) -> str:
     """The report of a check, a certification or an observation as JUnit XML."""
+    if isinstance(report, KubeletReport):
+        return _kubelet(report)
     if isinstance(report, ObservationReport):
         return _observed(report)
     command = "check" if report.conditions.level == "check" else "certify"
@@ -58,6 +61,20 @@ def _observed(report: ObservationReport) -> str:
     ]
     if report.interrupted:
         cases.append(_unfinished("drahealth.observe"))
+    return str(_suites(suite, cases).tostring().decode())
+
+
+def _kubelet(report: KubeletReport) -> str:
+    """A test case for each requirement."""
+    suite, name = TestSuite("drahealth certify --kubelet"), "drahealth.certify-kubelet"
+    _describe(suite, report, report.certificate.drahealth)
+    cases = []
+    for one in report.requirements:
+        found = [Finding(one.verdict, line) for line in report.certificate.explanation(one.id)]
+        case = TestCase(one.id, f"{name}.{one.family.replace(' ', '-')}")
+        cases.append(_with_result(case, one, one.verdict, found))
+    if not report.complete:
+        cases.append(_unfinished(name))
     return str(_suites(suite, cases).tostring().decode())
 
 

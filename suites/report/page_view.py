@@ -16,11 +16,13 @@ from drahealth.suites.report.document import (
     CheckedRequirement,
     CheckFinding,
     CheckReport,
+    KubeletCertificate,
+    KubeletReport,
     ObservationReport,
     ReleaseView,
     RequirementResult,
-    RunReport,
     ScenarioResult,
+    ScenariosReport,
     Tone,
 )
 from drahealth.suites.report.lanes import Group, Lanes, lanes_of, scenario_group
@@ -275,7 +277,7 @@ _SCENARIOS = 10
 
 
 def run_column(
-    report: RunReport, name: str = "", histories: Mapping[str, HistoryFile] = MappingProxyType({})
+    report: ScenariosReport, name: str = "", histories: Mapping[str, HistoryFile] = MappingProxyType({})
 ) -> Column:
     """The report as a column. `histories` are those of its scenarios, by key."""
     counts = ", ".join(f"{count} {outcome}" for outcome, count in report.counts.items())
@@ -294,14 +296,23 @@ def run_column(
         why_no_lanes = (
             "The lanes over time need the histories of the run: `drahealth run --report FILE --histories DIR`."
         )
+    verdict, scope, explained = report.verdict, "", {}
+    if isinstance(report, KubeletReport):
+        verdict, _, scope = report.verdict.partition(", ")
+        facts |= dict(_facts_of_kubelet(report.certificate))
+        explained = {one.id: _explanations(one, report.certificate) for one in report.requirements}
     return Column(
         name=name or report.program,
-        verdict=report.verdict,
+        verdict=verdict,
+        scope=scope,
         tone=report.tone,
         reasons=(*([f"Scenarios: {counts}."] if counts else []), *some(report.reasons)),
         facts=tuple((name, value) for name, value in facts.items() if value),
         requirements={one.id: one for one in report.requirements},
-        cells={one.id: Cell(one.verdict, _scenarios(one.id, report.scenarios)) for one in report.requirements},
+        cells={
+            one.id: Cell(one.verdict, (*explained.get(one.id, ()), *_scenarios(one.id, report.scenarios)))
+            for one in report.requirements
+        },
         scenarios={
             one.key: ScenarioView(
                 one.title, one.outcome, scenario_group(histories[one.key]) if one.key in histories else None
@@ -310,6 +321,20 @@ def run_column(
         },
         why_no_lanes=why_no_lanes,
     )
+
+
+def _facts_of_kubelet(certificate: KubeletCertificate) -> Iterator[tuple[str, str]]:
+    yield "judged by", certificate.judged_by
+    yield "profile", certificate.profile
+    yield "kubelet", " + ".join(certificate.kubelets)
+    if certificate.artifact:
+        yield "file", f"{certificate.artifact}, sha256 {certificate.artifact_sha256}"
+    yield "ledger", f"sha256 {certificate.ledger_sha256}"
+    yield "evidence", f"sha256 {certificate.evidence_sha256}"
+
+
+def _explanations(one: RequirementResult, certificate: KubeletCertificate) -> tuple[Detail, ...]:
+    return tuple(Detail("certificate", one.verdict, line) for line in certificate.explanation(one.id))
 
 
 def _scenarios(id_: str, scenarios: tuple[ScenarioResult, ...]) -> tuple[Detail, ...]:

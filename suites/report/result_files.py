@@ -10,13 +10,20 @@ from drahealth.proto.quoting import one_line
 from drahealth.suites.driver_checks.evidence import FORMAT as EVIDENCE_FORMAT
 from drahealth.suites.driver_checks.evidence import Evidence, EvidenceError, load_evidence
 from drahealth.suites.errors import ConfigurationError
-from drahealth.suites.report.document import AnyReport, CheckReport, ObservationReport, RunReport, parse_report
+from drahealth.suites.report.document import (
+    AnyReport,
+    CheckReport,
+    ObservationReport,
+    RunReport,
+    ScenariosReport,
+    parse_report,
+)
 from drahealth.suites.report.page_view import Column, check_column, node_columns, run_column
 
 # Reads the histories that the report of a run of scenarios names.
 
 
-def read_histories(report: RunReport, folder: Path) -> dict[str, HistoryFile]:
+def read_histories(report: ScenariosReport, folder: Path) -> dict[str, HistoryFile]:
     """The histories by scenario. `folder` has the report. A file that is not there is left out.
 
     Raises ConfigurationError for a file that is not what the run wrote.
@@ -79,7 +86,7 @@ class Files:
     def _columns(self, path: str, report: AnyReport) -> list[Column]:
         if isinstance(report, ObservationReport):
             return node_columns(report)
-        if isinstance(report, RunReport):
+        if isinstance(report, ScenariosReport):
             return [run_column(report, path, self.histories[path])]
         of_run = ((name, one) for name, one in self.evidence.items() if one.header == report.conditions)
         name, evidence = next(of_run, ("", None))
@@ -157,5 +164,5 @@ def _read(path: Path, name: str, found: Files) -> None:
     if name in found.reports:
         raise ConfigurationError(f"{path} is given twice", "pass each result once")
     found.reports[name] = report = read_report(path)
-    if isinstance(report, RunReport):
+    if isinstance(report, ScenariosReport):
         found.histories[name] = read_histories(report, path.parent)

@@ -19,11 +19,13 @@ from drahealth.suites.report.document import (
     AnyReport,
     CheckedRequirement,
     CheckReport,
+    KubeletCertificate,
+    KubeletReport,
     NodeResult,
     ObservationReport,
     RequirementResult,
-    RunReport,
     ScenarioResult,
+    ScenariosReport,
 )
 from drahealth.suites.report.page import render
 
@@ -180,7 +182,12 @@ def pull_request_text(report: AnyReport) -> str:
 
 def _markdown_lines(report: AnyReport) -> Iterator[str]:
     yield f"### {_SIGNS[report.tone]} {report.program}: {_plain(report.verdict)}"
-    if isinstance(report, RunReport):
+    if isinstance(report, KubeletReport):
+        head = "| verdict | requirement | reason |"
+        named = (one for one in report.requirements if one.verdict in _LISTED)
+        rows = [_certified_row(one, report.certificate) for one in sorted(named, key=lambda one: one.verdict)]
+        drahealth, started = report.certificate.drahealth, report.conditions.started
+    elif isinstance(report, ScenariosReport):
         yield f"\n{_plain(report.subject)}"
         listed = [one for outcome in ("error", "failed") for one in report.scenarios if one.outcome == outcome]
         head, rows = "| result | scenario | problem |", [_scenario_row(one) for one in listed]
@@ -197,7 +204,7 @@ def _markdown_lines(report: AnyReport) -> Iterator[str]:
         head = "| verdict | requirement | seen |"
         rows = [_row(one) for one in sorted(open_, key=lambda one: one.verdict)]
         drahealth, started = report.conditions.drahealth, report.conditions.started
-    if isinstance(report, RunReport) and report.nodes:
+    if isinstance(report, ScenariosReport) and report.nodes:
         yield ""
         yield from (f"- Node {_plain(f'{one.node}, {one}')}." for one in report.nodes)
     if report.reasons:
@@ -208,7 +215,7 @@ def _markdown_lines(report: AnyReport) -> Iterator[str]:
         if len(rows) > _ROWS:
             yield f"\nand {len(rows) - _ROWS} more"
     yield ""
-    if isinstance(report, RunReport):
+    if isinstance(report, ScenariosReport):
         if known := sorted({name for one in report.scenarios for name in one.known_issues}):
             yield f"Known issues: {_plain(', '.join(known))}.\n"
     elif isinstance(report, CheckReport) and (abilities := by_grade(report.abilities)):
@@ -220,6 +227,13 @@ def _markdown_lines(report: AnyReport) -> Iterator[str]:
         yield ""
     counts = ", ".join(f"{count} {verdict}" for verdict, count in report.counts.items()).replace("_", " ")
     yield f"{counts or 'no scenario'}. Run of {_plain(started)}, drahealth {_plain(drahealth)}."
+
+
+def _certified_row(one: RequirementResult, certificate: KubeletCertificate) -> str:
+    found = certificate.issues_of(one.id)
+    issues = [f"{_plain(f'{issue.id}: {issue.what}')} {_linked('link', issue.links[-1].split()[0])}" for issue in found]
+    reason = certificate.not_tested.get(one.id, "")
+    return _requirement_row(one, _plain(one.id), "; ".join(issues) or _plain(reason))
 
 
 def _scenario_row(one: ScenarioResult) -> str:
@@ -240,9 +254,16 @@ def _node_row(node: NodeResult, rule: RequirementResult) -> str:
 
 def _row(one: CheckedRequirement) -> str:
     seen = "; ".join(dict.fromkeys(found.seen for found in one.findings if found.verdict is one.verdict))
-    verdict = one.verdict.replace("_", " ")
-    name = f"[{one.id}]({one.link})" if re.fullmatch(r"https?://[^\s()<>|]+", one.link) else _plain(one.id)
-    return f"| {verdict} | {name} {one.level}: {_plain(one.sentence)} | {_plain(seen)} |"
+    return _requirement_row(one, _linked(one.id, one.link), _plain(seen))
+
+
+def _requirement_row(one: RequirementResult, name: str, seen: str) -> str:
+    return f"| {one.verdict.replace('_', ' ')} | {name} {one.level}: {_plain(one.sentence)} | {seen} |"
+
+
+def _linked(name: str, address: str) -> str:
+    """The name as a link, if the address is one of a web page that can stand in a table."""
+    return f"[{name}]({address})" if re.fullmatch(r"https?://[^\s()<>|]+", address) else _plain(name)
 
 
 def _plain(text: str) -> str:
@@ -263,7 +284,7 @@ _WIDTH = 7
 def badge(report: AnyReport) -> str:
     """The badge: green only for a complete run whose subject meets all MUSTs; of a check, those of its level."""
     label, verdict = report.program, report.verdict
-    if isinstance(report, CheckReport) and report.certificate:
+    if isinstance(report, CheckReport | KubeletReport) and report.certificate:
         verdict = "certified" if report.certificate.certified else "not certified"
     verdict = one_line(verdict, _LIMIT)
     left, right = (_WIDTH * len(text) + 10 for text in (label, verdict))

@@ -214,6 +214,7 @@ def run_of(options: Options, config: pytest.Config) -> Run:
         started=now(),
         profile=options.profile.name,
         kubernetes=flags.get("kubernetes"),
+        kubelets=options.configuration.kubelets,
         seed=int(texts["seed"]) if "seed" in texts else None,
         versions={"drahealth": __version__, "python": platform.python_version(), "pytest": pytest.__version__},
         host={

@@ -26,7 +26,7 @@ from drahealth.suites.judging.diagnosis import Diagnosis
 from drahealth.suites.judging.ledger import Quote, quotes, requirements
 from drahealth.suites.judging.status_content import STEP_FAILED, StepFailed, Violation
 from drahealth.suites.output_paths import check_histories_folder, check_output_file
-from drahealth.suites.report.document import Outcome, ScenarioResult, to_json
+from drahealth.suites.report.document import KnownViolation, Outcome, ScenarioResult, to_json
 from drahealth.suites.report.run_report import Run
 from drahealth.suites.run.options import now, run_of
 from drahealth.suites.run.scenario import (
@@ -298,6 +298,7 @@ class Reporting:
                 outcome=outcome,
                 seconds=round(report.duration, 3),
                 known_issues=tuple(sorted({issue.id for issue in played.known_issues})) if played else (),
+                violations=_known_violations(played) if played else (),
                 broken=_broken(scenario, call, played),
                 problem=problem,
                 cause=failure.diagnosis.cause if failure else "",
@@ -472,6 +473,13 @@ def _broken(scenario: Scenario, call: pytest.CallInfo[Any], played: Played | Non
     if error:
         return () if call.when != "call" or _is_harness(call) else scenario.requirements
     return tuple(sorted({issue.requirement for issue in played.known_issues})) if played else ()
+
+
+def _known_violations(played: Played) -> tuple[KnownViolation, ...]:
+    return tuple(
+        KnownViolation(issue.id, found.requirement, found.assertion, found.expected, found.seen)
+        for issue, found in zip(played.known_issues, played.violations, strict=True)
+    )
 
 
 def _error_text(report: pytest.TestReport, call: pytest.CallInfo[Any], failure: _Failure | None) -> str:

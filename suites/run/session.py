@@ -16,6 +16,7 @@ from rich.console import Console
 
 from drahealth.suites.errors import HarnessError
 from drahealth.suites.judging.ledger import KnownIssue
+from drahealth.suites.judging.status_content import Violation
 from drahealth.suites.run.options import Options
 from drahealth.suites.run.scenario import Scenario, play_of, scenario_of
 from drahealth.suites.story.node import Node
@@ -173,6 +174,8 @@ class Played:
     node: Node
     known_issues: list[KnownIssue] = field(default_factory=list)
     stale: list[KnownIssue] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+    """What failed in each of `known_issues`, in the same order."""
 
 
 class Session:
@@ -330,7 +333,7 @@ class Session:
             health_api=way.api,
             fixed=self.options.fixed,
         )
-        item.stash[PLAYED] = Played(scenario, node, node.deviations, node.stale)
+        item.stash[PLAYED] = Played(scenario, node, node.deviations, node.stale, node.known_violations)
         return node
 
     def has_scenarios(self) -> None:

@@ -153,6 +153,8 @@ class RequirementChecks:
         """`fixed` are ids of known issues that this kubelet does not have."""
         self.requirement, self._assertion = (requirements[0] if requirements else ""), STEP_FAILED
         self.deviations: list[KnownIssue] = []
+        self.violations: list[Violation] = []
+        """What failed in each of `deviations`, in the same order."""
         self.stale: list[KnownIssue] = []
         """Known issues with `happens = "always"` that did not happen."""
         self._known = known_issues(profile, frozenset(fixed))
@@ -173,6 +175,7 @@ class RequirementChecks:
                 raise
             self._log(f"known issue {issue.id}: {issue.what}")
             self.deviations.append(issue)
+            self.violations.append(violation)
         finally:
             self.requirement, self._assertion = before
 

@@ -205,6 +205,11 @@ class Node(Disruptions):
         return self._judge.deviations
 
     @property
+    def known_violations(self) -> list[Violation]:
+        """What failed in each of `deviations`, in the same order."""
+        return self._judge.violations
+
+    @property
     def stale(self) -> list[KnownIssue]:
         """Known issues with `happens = "always"` that did not happen."""
         return self._judge.stale

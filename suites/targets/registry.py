@@ -122,6 +122,10 @@ class Configuration(Protocol):
         """The kubelet can be one that the user changed: an issue of its release may be fixed in it."""
 
     @property
+    def kubelets(self) -> tuple[str, ...]:
+        """The releases of its kubelets, with patch levels, oldest first; empty for the reference."""
+
+    @property
     def judged_nodes(self) -> Mapping[str, "JudgedNode"]:
         """The nodes that each scenario runs on, by name; empty if each scenario runs once, on any node."""
 
@@ -248,13 +252,14 @@ def refuse_others(targets: Iterable[TargetDefinition], command: Command, given: 
             )
 
 
-def target_option(command: Command) -> Option[str]:
-    """`--target` of a command; `doctor` examines the targets that have checks."""
+def target_option(command: Command, usual: str = "") -> Option[str]:
+    """`--target` of a command; `doctor` examines the targets that have checks. `usual` is the default, if it is another
+    target than the first one."""
     if command == "doctor":
         text = f"Check only this target: {', '.join(_examined())}; default: all of these."
         return Option("target", "TARGET", text, str, ("doctor",), choices=_examined)
-    first, *others = FOLDERS
-    text = f"Target: {', '.join((f'{first} (default)', *others))}."
+    named = (f"{name} (default)" if name == (usual or default()) else name for name in FOLDERS)
+    text = f"Target: {', '.join(named)}."
     return Option("target", "TARGET", text, str, choices=_names)
 
 

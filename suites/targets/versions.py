@@ -55,6 +55,23 @@ def profile_of(version: str) -> Profile:
     return found
 
 
+def judged_as(version: str) -> Profile:
+    """The profile that judges kubelets of this version: that of the newest known release for a newer one.
+
+    Raises ConfigurationError for an older release.
+    """
+    found = releases.nearest(version)
+    if found is None:
+        raise _unsupported(version)
+    return found
+
+
+def newer_than_known(*versions: str) -> str:
+    """A clause for the title of a target with kubelets that are newer than all known releases; otherwise empty."""
+    newest = releases.MINORS[-1]
+    return f", newer than {newest}, the newest known release" if any(map(releases.is_newer, versions)) else ""
+
+
 # Capabilities that a release lacks.
 
 _GATES = {

@@ -19,7 +19,7 @@ from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.cluster.options import ClusterOptions
 from drahealth.suites.targets.node_readiness import takes_pods
 from drahealth.suites.targets.pods.target import seconds
-from drahealth.suites.targets.versions import enabled, profile_of
+from drahealth.suites.targets.versions import enabled, judged_as
 
 LIMIT = 20.0
 """Seconds for the cluster to answer at all."""
@@ -51,12 +51,12 @@ class Facts:
     def profile(self, *, each: bool = False) -> Profile:
         """The profile of all its kubelets; with `each`, that of the newest, because each has its own.
 
-        Raises HarnessError, ConfigurationError for an unknown release.
+        Raises HarnessError, ConfigurationError for a release that is too old.
         """
         if not self.kubelets:
             reasons = "; ".join(f"{name}: {why}" for name, why in self.unused.items()) or "there are no nodes"
             raise HarnessError(f"no node of {self.server} can be used: {reasons}", "see --node-selector, --tolerations")
-        profiles = {profile_of(version): version for version in sorted(set(self.kubelets.values()), key=_numbers)}
+        profiles = {judged_as(version): version for version in sorted(set(self.kubelets.values()), key=_numbers)}
         if len(profiles) > 1 and not each:
             raise HarnessError(
                 f"the kubelets of {self.server} behave differently: {', '.join(profiles.values())}",

@@ -11,6 +11,7 @@ from typing import Any
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.cluster.pods import on_nodes
 from drahealth.manager.profile import Profile
+from drahealth.manager.releases import patch_level
 from drahealth.proto.events import Observe
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.targets.capabilities import Capability
@@ -30,7 +31,7 @@ from drahealth.suites.targets.pods.target import ClusterLock, Joined, PodTarget,
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.registry import Check, JudgedNode, Launch
 from drahealth.suites.targets.target import Placement
-from drahealth.suites.targets.versions import missing_in, profile_of
+from drahealth.suites.targets.versions import judged_as, missing_in, newer_than_known
 
 
 class ClusterTarget(PodTarget[PreparedNodes]):
@@ -162,16 +163,21 @@ class ClusterConfiguration:
         if not self.options.judges_each_node:
             return {}
         kubelets = sorted(self.facts.kubelets.items())
-        return {name: JudgedNode(it, profile_of(it), self._missing_with(it)) for name, it in kubelets}
+        return {name: JudgedNode(it, judged_as(it), self._missing_with(it)) for name, it in kubelets}
 
     @property
     def is_own_kubelet(self) -> bool:
         return True
 
     @property
+    def kubelets(self) -> tuple[str, ...]:
+        return tuple(sorted(set(self.facts.kubelets.values()), key=patch_level))
+
+    @property
     def title(self) -> str:
         nodes = len(self.facts.kubelets)
-        return f"the cluster {self.facts.server}, Kubernetes {self.facts.kubernetes}, {nodes} node{'s'[: nodes != 1]}"
+        found = f"the cluster {self.facts.server}, Kubernetes {self.facts.kubernetes}, {nodes} node{'s'[: nodes != 1]}"
+        return f"{found}{newer_than_known(*self.kubelets)}"
 
     @property
     def flags(self) -> Mapping[str, str]:

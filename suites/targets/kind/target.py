@@ -89,6 +89,10 @@ class KindConfiguration:
         return self.options.node_image is not None or self.options.reuse is not None
 
     @property
+    def kubelets(self) -> tuple[str, ...]:
+        return (self.kubernetes,)
+
+    @property
     def judged_nodes(self) -> Mapping[str, JudgedNode]:
         return {}
 

@@ -83,33 +83,26 @@ _SECONDS = 60.0
 def check_release(kubelet: Path, kubernetes: str) -> str:
     """The release of a kubelet, such as 1.36.5; `kubernetes` for one without a release: a plain `go build` sets none.
 
-    Raises ConfigurationError if the file is not a kubelet, or belongs to an unsupported release or another minor
+    Raises ConfigurationError if the file is not a kubelet, or belongs to a release that is too old, or to another minor
     release than `kubernetes`.
     """
     version = own_release(kubelet)
     if version == _NO_RELEASE:
         return kubernetes
-    if releases.find(version) is None:
-        raise _unsupported(kubelet, version)
+    if releases.nearest(version) is None:
+        supported = ", ".join(releases.MINORS[::-1])
+        raise ConfigurationError(
+            f"drahealth does not support Kubernetes {version.rpartition('.')[0]}, the release of {kubelet}",
+            f"choose a kubelet of {supported}, or of a newer release",
+        )
     minor, wanted = (".".join(release.split(".")[:2]) for release in (version, kubernetes))
     if minor != wanted:
         raise ConfigurationError(
             f"--kubelet must be a kubelet of Kubernetes {wanted}, but {kubelet} is of {minor}",
-            f"select the release of the kubelet, such as --kubernetes {minor}.0",
+            f"select the release of the kubelet, such as --kubernetes {minor}.0; or build the kubelet with "
+            "`go build ./cmd/kubelet`, which sets no release",
         )
     return version
-
-
-def _unsupported(kubelet: Path, version: str) -> ConfigurationError:
-    """A kubelet of an older release has no profile; one of a newer release can be built without a release."""
-    minor = version.rpartition(".")[0]
-    hint = f"choose a kubelet of {', '.join(releases.MINORS[::-1])}"
-    if releases.patch_level(version) > releases.patch_level(releases.DEFAULT_VERSION):
-        hint = (
-            f"build it with `go build ./cmd/kubelet`, which sets no release: then --kubernetes {releases.MINORS[-1]} "
-            "or next selects its control plane and its known issues"
-        )
-    return ConfigurationError(f"drahealth does not support Kubernetes {minor}, the release of {kubelet}", hint)
 
 
 @functools.cache

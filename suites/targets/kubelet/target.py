@@ -14,6 +14,7 @@ from drahealth.fakes.cluster.cri import CriServer
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.cluster.runtime import ContainerRuntime
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions, PluginControl, PluginOptions
+from drahealth.manager import releases
 from drahealth.manager.profile import Profile
 from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.proto.clock import SystemClock
@@ -28,7 +29,7 @@ from drahealth.suites.targets.option import DRIVER, KUBELET, KUBERNETES, Values,
 from drahealth.suites.targets.registry import JudgedNode, Launch
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import Opened, Placement, Window
-from drahealth.suites.targets.versions import feature_gates, kubelet_gates, missing_in, profile_of
+from drahealth.suites.targets.versions import feature_gates, judged_as, kubelet_gates, missing_in, newer_than_known
 
 # The kubelet target: a real kubelet and a real control plane on this machine, with a fake container runtime.
 #
@@ -232,11 +233,11 @@ class KubeletConfiguration:
 
     @classmethod
     def of(cls, values: Values) -> "KubeletConfiguration":
-        """From the options of a run. Raises ConfigurationError for a release that has no profile, and for a kubelet of
+        """From the options of a run. Raises ConfigurationError for a release that is too old, and for a kubelet of
         another release."""
         version = values.get(KUBERNETES) or DEFAULT_VERSION
         kubelet = values.get(KUBELET)
-        profile = profile_of(version if kubelet is None else check_release(kubelet, version))
+        profile = judged_as(version if kubelet is None else check_release(kubelet, version))
         return cls(profile, version, values.get(DRIVER) or "inline", kubelet)
 
     @property
@@ -245,7 +246,11 @@ class KubeletConfiguration:
 
     @property
     def is_own_kubelet(self) -> bool:
-        return self.kubelet is not None
+        return self.kubelet is not None or releases.is_newer(self.kubernetes)
+
+    @property
+    def kubelets(self) -> tuple[str, ...]:
+        return (check_release(self.kubelet, self.kubernetes) if self.kubelet else self.kubernetes,)
 
     @property
     def judged_nodes(self) -> Mapping[str, JudgedNode]:
@@ -254,7 +259,8 @@ class KubeletConfiguration:
     @property
     def title(self) -> str:
         own = f", the kubelet {self.kubelet}" if self.kubelet else ""
-        return f"a real kubelet, Kubernetes {self.kubernetes}{own}{place_of(self.driver)}"
+        newer = newer_than_known(*self.kubelets)
+        return f"a real kubelet, Kubernetes {self.kubernetes}{own}{newer}{place_of(self.driver)}"
 
     @property
     def flags(self) -> Mapping[str, str]:

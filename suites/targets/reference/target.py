@@ -420,6 +420,10 @@ class ReferenceConfiguration:
         return False
 
     @property
+    def kubelets(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def judged_nodes(self) -> Mapping[str, JudgedNode]:
         return {}
 

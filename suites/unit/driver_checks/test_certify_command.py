@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.commands.certify_run import FILES, certificate_folder
+from drahealth.suites.commands.certificate_files import FILES, certificate_folder
 from drahealth.suites.commands.ending import signals_held
 from drahealth.suites.driver_checks.evidence import read_evidence
 from drahealth.suites.errors import ConfigurationError

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from drahealth.suites.commands.certify_run import FILES, STATEMENT
+from drahealth.suites.commands.certificate_files import FILES, STATEMENT
 from drahealth.suites.driver_checks.summary import CUT_SHORT
 from drahealth.suites.report.result_files import EVIDENCE, REPORT
 from drahealth.suites.unit import command_process

@@ -53,7 +53,7 @@ def test_published_schema_is_that_of_this_release() -> None:
     assert report_schema() == PUBLISHED
 
 
-@pytest.mark.parametrize("kind", ["RunReport", "CheckReport", "Conditions", "ScenarioResult"])
+@pytest.mark.parametrize("kind", ["RunReport", "KubeletReport", "CheckReport", "Conditions", "ScenarioResult"])
 def test_each_key_of_the_schema_has_a_description(kind: str) -> None:
     keys = PUBLISHED["$defs"][kind]["properties"].items()
     assert [name for name, about in keys if "description" not in about] == []

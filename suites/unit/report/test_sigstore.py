@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from drahealth.suites.commands.certify_run import BUNDLE, STATEMENT, Signer, sign, verify
+from drahealth.suites.commands.certificate_files import BUNDLE, STATEMENT, Signer, sign
+from drahealth.suites.commands.verify_run import verify
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.report.result_files import EVIDENCE, REPORT
 from drahealth.suites.unit.driver_checks.certificates import written

@@ -13,16 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as rsa_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from drahealth.suites.commands.certify_run import (
-    ENVELOPE,
-    STATEMENT,
-    Signer,
-    run_url,
-    sign,
-    unchecked_signature,
-    verify,
-)
+from drahealth.suites.commands.certificate_files import ENVELOPE, STATEMENT, Signer, run_url, sign, unchecked_signature
 from drahealth.suites.commands.check_run import write_files
+from drahealth.suites.commands.verify_run import verify
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.profile.file import profile_of
 from drahealth.suites.errors import ConfigurationError

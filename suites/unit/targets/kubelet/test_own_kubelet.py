@@ -64,11 +64,17 @@ def test_a_kubelet_of_another_release_is_rejected_with_the_option_to_select_it(f
     assert "--kubernetes 1.36.0" in refused.value.hint
 
 
-@pytest.mark.parametrize("kubernetes", ["1.37.1", "1.99.0"])
-def test_a_kubelet_of_a_newer_release_is_rejected_with_a_way_to_judge_it(folder: Path, kubernetes: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"does not support Kubernetes 1\.99, the release of") as refused:
-        check_release(program(folder, "Kubernetes v1.99.2"), kubernetes)
-    assert f"--kubernetes {MINORS[-1]} or next" in refused.value.hint
+def test_a_newer_kubelet_is_judged_by_the_newest_profile_and_the_title_says_so(folder: Path) -> None:
+    kubelet = program(folder, "Kubernetes v1.99.2")
+    options = Options.make({"target": "kubelet", "kubernetes": "1.99.0", "kubelet": str(kubelet)})
+    assert (options.profile, options.configuration.kubelets) == (NEWEST, ("1.99.2",))
+    assert f"newer than {MINORS[-1]}, the newest known release" in options.about
+
+
+def test_a_newer_kubelet_needs_a_control_plane_of_its_release(folder: Path) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        check_release(program(folder, "Kubernetes v1.99.2"), "1.37.1")
+    assert "--kubernetes 1.99.0" in refused.value.hint
 
 
 def test_a_kubelet_of_an_older_release_is_rejected_with_the_supported_ones(folder: Path) -> None:
