@@ -35,6 +35,9 @@ A source that starts with `pkg/` or `staging/` is a path in the repository kuber
 
 The command after “To see it” runs a scenario that showed the issue in the published results
 ([releases.md](releases.md)).
+
+The command after “To report it” writes a directory that shows the issue on a real kubelet, with a bug report for
+Kubernetes ([kubelets.md](../kubelets.md#report-a-known-issue-to-kubernetes)). Issues with threads have a report.
 """
 
 
@@ -56,6 +59,8 @@ def _parts(note: str, results: Results) -> Iterator[str]:
         if threads := mine[0].threads:
             yield f"\nThreads: {', '.join(f'[#{Path(link).name}]({link})' for link in threads)}\n"
         yield f"\nTo see it: {_command(id_, results)}\n"
+        if not mine[0].threads:
+            yield f"\nTo report it: `drahealth explain {id_} --reproduce`\n"
 
 
 def _row(issue: KnownIssue) -> str:

@@ -2,10 +2,12 @@
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -196,8 +198,30 @@ def explain(
         ),
     ],
     json: Json = False,
+    reproduce: Annotated[
+        bool,
+        typer.Option(
+            "--reproduce",
+            help="Write a directory that shows a known issue on a real kubelet, with a bug report for Kubernetes. Only "
+            "for known issues without a report upstream.",
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="With --reproduce: where to write the directory ID; default: here."),
+    ] = None,
 ) -> None:
     """Explain a requirement for kubelets or drivers, a reading, or a known issue."""
+    if reproduce:
+        from drahealth.suites.commands.reproduce import SCRIPT, write
+
+        if json:
+            raise ConfigurationError("--json and --reproduce exclude each other", "remove one of them")
+        for folder in write(ids, out or Path()):
+            typer.echo(f"wrote {folder}; next: {shlex.quote(str(folder / SCRIPT))}")
+        return
+    if out:
+        raise ConfigurationError("--out is only for --reproduce", "pass --reproduce, too")
     found = [one for name in ids for one in explanations(name)]
     if json:
         _write({"explanations": [one.plain() for one in found]})

@@ -1,6 +1,7 @@
 """The `scenario` decorator, the list of all scenarios and their names, and which of them run, in which order."""
 
 import importlib
+import inspect
 import os
 import pkgutil
 import re
@@ -139,11 +140,21 @@ def scenarios_folder() -> Path:
 
 def scenarios() -> Iterator[Scenario]:
     """All scenarios of `suites/kep`, in the order of files and of lines."""
+    return (found for _, found in _tests())
+
+
+def source_of(name: str) -> str:
+    """The source code of a scenario of `suites/kep`. Raises KeyError for an unknown name."""
+    tests = {found.name: test for test, found in _tests()}
+    return inspect.getsource(tests[name])
+
+
+def _tests() -> Iterator[tuple[Callable[..., object], Scenario]]:
     for module in sorted(pkgutil.iter_modules([str(scenarios_folder())]), key=lambda found: found.name):
         if not module.name.startswith("test_"):
             continue
         tests = vars(importlib.import_module(f"{SCENARIOS}.{module.name}")).values()
-        yield from (found for test in tests if (found := scenario_of(test)))
+        yield from ((test, found) for test in tests if (found := scenario_of(test)))
 
 
 # The names of scenarios in results: the same from the command, `--pyargs` and a checkout, and in all releases.
