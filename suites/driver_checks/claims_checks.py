@@ -1,6 +1,5 @@
 """Checks of prepared and unprepared claims: calls, answers, and CDI devices."""
 
-import math
 from collections.abc import Iterable, Iterator
 
 from drahealth.proto.events import CdiSpecsRead, ClaimAllocated, FaultCleared
@@ -188,6 +187,9 @@ def all_allocated_devices_are_returned(evidence: Evidence) -> Finding:
 
 # Checks of CDI device IDs and CDI specs.
 
+_WITH_CLAIMS = ("claims", "slow-prepare", "slice-deletion", "api-server-down", PLAN, "fault-during-prepare", "idle")
+"""The experiments that prepare claims by themselves, in one process of the driver."""
+
 
 def _prepared_devices(evidence: Evidence) -> list[Step]:
     """The calls that prepared a claim."""
@@ -199,14 +201,14 @@ def _prepared_devices(evidence: Evidence) -> list[Step]:
     "claims",
     fix="Before NodePrepareResources returns, write a valid CDI spec to the CDI directory. The spec must define each "
     "CDI device ID that NodePrepareResources returns.",
-    reads=(PLAN, "idle"),
+    reads=_WITH_CLAIMS[1:],
 )
 def cdi_device_ids_are_in_a_valid_spec(evidence: Evidence) -> Finding:
     """The CDI device IDs of prepared claims are defined in a valid spec of the CDI directory.
 
-    Also after the faults of the plan, and after a time without a subscriber.
+    Also in other experiments that prepare claims.
     """
-    prepared, reads = _prepared_devices(evidence), list(evidence.of(CdiSpecsRead, "claims", PLAN, "idle"))
+    prepared, reads = _prepared_devices(evidence), list(evidence.of(CdiSpecsRead, *_WITH_CLAIMS))
     if not prepared:
         return not_tested("no claim was prepared")
     if not any(one.cdi_ids for step in prepared for one in step.devices):
@@ -244,23 +246,20 @@ def _held(evidence: Evidence, read: Observation[CdiSpecsRead]) -> list[Step]:
     "services",
     "claims",
     fix="For each device, return first a CDI device ID that no other device has. Return shared IDs after it.",
-    reads=("slices",),
+    reads=("slices", *_WITH_CLAIMS[1:]),
 )
 def first_cdi_device_id_is_unique(evidence: Evidence) -> Finding:
-    """No two prepared devices have the same first CDI device ID."""
+    """No two devices that a driver process prepares have the same first CDI device ID."""
     if absent := absence(evidence):
         return not_applicable(absent[0], *absent[1])
-    first: dict[str, dict[Device, int]] = {}
-    for step in _prepared_devices(evidence):
-        for one in step.devices:
-            if one.cdi_ids:
-                first.setdefault(one.cdi_ids[0], {}).setdefault(one.device, step.number)
-    for name, devices in first.items():
-        if len(devices) > 1:
-            shown, *hidden = devices
-            seen = f"{', '.join(map(str, devices))} have {name}: kubelets up to 1.37 show only {shown}, and not "
-            seen += ", ".join(map(str, hidden))
-            return failed("a different first CDI device ID for each device", seen, *devices.values())
+    for experiment in _WITH_CLAIMS:
+        for name, devices in _first_cdi_ids(evidence, experiment).items():
+            if len(devices) > 1:
+                shown, *hidden = devices
+                seen = f"{', '.join(map(str, devices))} have {name}: kubelets up to 1.37 show only {shown}, and not "
+                seen += ", ".join(map(str, hidden))
+                return failed("a different first CDI device ID for each device", seen, *devices.values())
+    first = _first_cdi_ids(evidence, "claims")
     devices = {device: number for found in first.values() for device, number in found.items()}
     if len(devices) > 1:
         return passed(f"first CDI device IDs: {', '.join(sorted(first))}", *devices.values())
@@ -271,6 +270,16 @@ def first_cdi_device_id_is_unique(evidence: Evidence) -> Finding:
     if len(published(evidence).ever) == 1:
         return not_applicable("the driver publishes one device", *published(evidence).record)
     return not_tested("fewer than two devices were prepared", *devices.values())
+
+
+def _first_cdi_ids(evidence: Evidence, experiment: str) -> dict[str, dict[Device, int]]:
+    """The devices of each first CDI device ID, with the records."""
+    first: dict[str, dict[Device, int]] = {}
+    for step in steps(evidence, experiment):
+        for one in step.devices if step.call.kind == "prepare" and not step.problem else ():
+            if one.cdi_ids:
+                first.setdefault(one.cdi_ids[0], {}).setdefault(one.device, step.number)
+    return first
 
 
 # Checks of NodePrepareResources and NodeUnprepareResources.
@@ -340,8 +349,10 @@ def restarted_driver_returns_the_same_devices(evidence: Evidence) -> Finding:
     return _prepared_again(again, _first_problem(evidence, "driver-restart"))
 
 
-_WITHOUT_RESTART = ("slow-prepare", "fault-during-prepare", "idle")
-"""Other experiments that prepare and unprepare claims of one process of the driver."""
+_WITHOUT_RESTART = ("slow-prepare", "fault-during-prepare", "idle", "slice-deletion", PLAN)
+"""Other experiments that prepare claims, and unprepare them in the same process of the driver."""
+_HEALTHY = ("claims", "driver-restart", "slice-deletion", "api-server-down")
+"""Experiments with claims in which no device breaks."""
 
 
 @check("PLUGIN-07", "claims", fix=_ONCE_UNPREPARED, reads=_WITHOUT_RESTART)
@@ -381,33 +392,45 @@ def restarted_driver_unprepares_its_claims(evidence: Evidence) -> Finding:
     "claims",
     fix="Prepare each device that a ResourceSlice lists. If the driver cannot prepare the claim that drahealth "
     "creates, pass another claim to drahealth with `--claim FILE`.",
-    reads=("slices", PLAN),
+    reads=("slices", *_HEALTHY[1:], PLAN, "idle"),
 )
 def published_device_can_be_prepared(evidence: Evidence) -> Finding:
     """The first NodePrepareResources of a claim succeeds while no other claim holds its devices.
 
-    Also after the last fault of the plan, for each device that is reported as healthy.
+    Also after faults, for each device that has recovered.
     """
-    claims = allocations(evidence, "claims") | allocations(evidence, PLAN)
-    driver, slices = driver_name(evidence), published(evidence)
-    planned = fault_steps(evidence, PLAN)
-    lasts = {acted_on(one): one.what for one in planned}
-    broken = {device for device, act in lasts.items() if not isinstance(act, FaultCleared) or act.outcome != "done"}
-    last = planned[-1].number if planned else math.inf
+    claims, driver, slices = allocations(evidence), driver_name(evidence), published(evidence)
     records = []
-    for step in (*steps(evidence, "claims"), *(one for one in steps(evidence, PLAN) if one.number > last)):
+    for experiment, step in _calls_of_healthy_devices(evidence):
         if step.call.kind == "unprepare" or step.uid not in claims or step.held is not None:
             continue
         wanted = frozenset(allocated(claims[step.uid].what, driver))
-        if slices.ever and claims[step.uid].experiment == "claims" and not wanted <= slices.ever:
+        if slices.ever and experiment == "claims" and not wanted <= slices.ever:
             continue
-        if wanted & (broken | _held_devices(step, claims, driver)):
+        if wanted & (_broken(evidence, experiment, step) | _held_devices(step, claims, driver)):
             continue  # the driver should refuse it, or can
         if step.problem and len(set(step.call.claims)) == 1:
             expected = f"NodePrepareResources succeeds for {named(wanted)}"
             return failed(expected, step.problem, claims[step.uid].number, step.number)
         records += [] if step.problem else [step.number]
     return passed("claims were prepared", *records) if records else not_tested("no claim was prepared")
+
+
+def _calls_of_healthy_devices(evidence: Evidence) -> Iterator[tuple[str, Step]]:
+    """Calls with claims, and their experiments; in the plan only those after the last fault.
+
+    Earlier ones come while devices break and recover.
+    """
+    for name in (*_HEALTHY, "idle"):
+        yield from ((name, step) for step in steps(evidence, name))
+    if planned := fault_steps(evidence, PLAN):
+        yield from ((PLAN, step) for step in steps(evidence, PLAN) if step.number > planned[-1].number)
+
+
+def _broken(evidence: Evidence, experiment: str, step: Step) -> set[Device]:
+    """The devices with a fault at the time of a call; the fault adapter may have failed to clear it."""
+    lasts = {acted_on(one): one.what for one in fault_steps(evidence, experiment) if one.number < step.number}
+    return {device for device, act in lasts.items() if not isinstance(act, FaultCleared) or act.outcome != "done"}
 
 
 @check(

@@ -1,7 +1,7 @@
 """The experiments of claims: allocated, prepared and unprepared, once and again, several at a time."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.health_experiments import health_apis
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed_health import FIRST_REPORT_WAIT
-from drahealth.suites.driver_checks.registration_experiments import known, plugin_of_process, restarted
+from drahealth.suites.driver_checks.registration_experiments import known, plugin_of_process, register_again, restarted
 from drahealth.suites.driver_checks.scripted_kubelet import (
     Called,
     DraCalls,
@@ -387,13 +387,67 @@ async def _several_claims(lab: Lab, made: Allocator, calls: Calls, a: ClaimRef) 
     await _each_device(made, calls)
 
 
-async def prepare_all(lab: Lab, plugin: Plugin) -> None:
-    """Prepares and unprepares a claim for each device, one after another. A call that hangs is the last one."""
-    async with allocator(lab, plugin) as made, claim_calls(lab, plugin) as calls:
-        with suppress(Hung):  # the record shows it
-            async for claim in made.each([*made.shapes, *made.others], "each"):
-                await calls.prepare(claim)
-                await calls.unprepare(claim)
+class Claims:
+    """The claims of an experiment about something else. A call that hangs is the last one: its record shows that."""
+
+    def __init__(self, made: Allocator | None = None, calls: Calls | None = None) -> None:
+        """Without `made` and `calls` there is nothing to claim, and the methods do nothing."""
+        self._made = made
+        self._calls = calls
+        self._held: list[ClaimRef] = []
+        self._count = 0
+
+    async def try_some(self) -> None:
+        """Prepares and unprepares up to two claims."""
+        await self._prepare(each=False)
+        await self.release()
+
+    async def try_each(self) -> None:
+        """Prepares and unprepares a claim for each device, one after another."""
+        await self._prepare(each=True, holds=False)
+
+    async def hold_some(self) -> None:
+        """Prepares up to two claims, which stay prepared until `release`."""
+        await self._prepare(each=False)
+
+    async def hold_each(self) -> None:
+        """Prepares a claim for each device; they stay prepared until `release`."""
+        await self._prepare(each=True)
+
+    async def release(self) -> None:
+        """Unprepares the claims that are prepared."""
+        while self._held and self._calls:
+            await self._call(self._calls.unprepare, self._held.pop())
+
+    async def _prepare(self, *, each: bool, holds: bool = True) -> None:
+        if self._made is None:
+            return
+        shapes = (*self._made.shapes, *(self._made.others if each else ()))
+        self._count += 1
+        async for claim in self._made.each(shapes, f"beside-{self._count}"):
+            called = await self._call(self._calls.prepare, claim) if self._calls else None
+            if called and not called.problem_of(claim):
+                self._held.append(claim)
+                if not holds:
+                    await self.release()
+
+    async def _call(self, method: Callable[[ClaimRef], Awaitable[Called]], claim: ClaimRef) -> Called | None:
+        try:
+            return await method(claim)
+        except Hung:
+            self._calls = None
+            return None
+
+
+@asynccontextmanager
+async def claims_beside(lab: Lab, plugin: Plugin) -> AsyncGenerator[Claims, None]:
+    """Claims for the devices of the driver; none if it publishes nothing that can be allocated."""
+    async with AsyncExitStack() as stack:
+        found = Claims()
+        with suppress(Incomplete):
+            made = await stack.enter_async_context(allocator(lab, plugin))
+            found = Claims(made, await stack.enter_async_context(claim_calls(lab, plugin)))
+        yield found
 
 
 async def _each_device(made: Allocator, calls: Calls) -> None:
@@ -418,7 +472,7 @@ async def _watch_prepared_devices(lab: Lab) -> None:
 
 
 async def slow_prepare(lab: Lab) -> None:
-    """Opens a health stream while the driver waits for the API server in Prepare."""
+    """Opens a health stream, and registers the driver again, while it waits for the API server in Prepare."""
     plugin, apis = await known(lab.facts.plugin), await health_apis(lab)
     subject = lab.subject
     async with allocator(lab, plugin) as made, claim_calls(lab, plugin) as calls:
@@ -430,6 +484,7 @@ async def slow_prepare(lab: Lab) -> None:
                     raise NotApplicable("the driver does not read the claim from the API server when it prepares it")
                 async with subscribed(plugin, apis[0], subject.clock, lab.record) as stream:
                     await stream.reported(FIRST_REPORT_WAIT)
+                await register_again(lab, plugin)
             except BaseException:
                 await cancel_and_wait(pending)
                 raise

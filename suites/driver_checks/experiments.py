@@ -358,9 +358,10 @@ FAULT_EXPERIMENTS = (
         "idle",
         "Break a device, if the driver profile has a fault. Close all health streams, wait for 36 s, and open two "
         "streams of each health API. Wait for a second report of each device. Clear the fault, register the driver "
-        "again, and prepare each device. Break each device.",
+        "again, and prepare each device. Break each device while it is prepared, and change the cause. Wait for one "
+        "more report, and clear the faults.",
         "idle",
-        60,
+        80,
         frozenset({"start", "health"}),
         scope="full",
         lasts_as_watch=True,
@@ -444,8 +445,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "slow-prepare",
-            "Call NodePrepareResources, and delay the driver's read of the claim. Open a health stream during the "
-            "delay.",
+            "Call NodePrepareResources, and delay the driver's read of the claim. During the delay, open a health "
+            "stream, and register the driver again.",
             "main",
             6,
             frozenset({"claim", "health", "gateway"}),
@@ -484,8 +485,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "slice-deletion",
-            "Register the driver again, and open a health stream. Delete a ResourceSlice, and wait until the driver "
-            "publishes it again. Wait for one more report of each device.",
+            "Prepare and unprepare claims, and prepare others. Register the driver again, and open a health stream. "
+            "Delete a ResourceSlice, and wait until the driver publishes it again. Wait for one more report of each "
+            "device. Unprepare the claims.",
             "restarted",
             30,
             frozenset({"start", "api-server"}),
@@ -505,10 +507,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "api-server-down",
-            "Start the driver while its API server is down; start the API server, wait for the ResourceSlices, and "
-            "stop the API server again.",
+            "Start the driver while its API server is down. Start the API server, wait for the ResourceSlices, and "
+            "prepare claims. Stop the API server, call the driver, and unprepare the claims. Start the API server, "
+            "prepare and unprepare claims, stop the API server again, and send SIGTERM.",
             "cut-off",
-            20,
+            26,
             frozenset({"start", "gateway"}),
             ends_driver=True,
         ),

@@ -29,6 +29,7 @@ from drahealth.suites.driver_checks.profile.faults import MARGIN
 from drahealth.suites.driver_checks.verdicts import (
     Finding,
     Grade,
+    Verdict,
     failed,
     not_applicable,
     not_tested,
@@ -226,6 +227,72 @@ def _disagrees(
     return None
 
 
+@check(
+    "FAULT-16",
+    "services",
+    "faults",
+    reads=ALWAYS[1:],
+    fix="Keep the message of each device in one place, and make each report from it.",
+)
+def messages_agree_while_a_fault_lasts(evidence: Evidence) -> Finding:
+    """After a fault, or a recovery, all streams have the same message with the same health.
+
+    Not judged if messages also change while nothing happens to the device, as with a counter or a temperature.
+    """
+    found = phases(evidence, *ALWAYS)
+    if not found:
+        return _nothing(evidence)
+    if varies := next(filter(None, map(_other_message, found)), None):
+        return not_applicable("the messages of a device change while nothing happens to it", *varies)
+    compared = 0
+    for phase in found:
+        starts = [one.at for one in evidence.of(ProcessStarted, phase.step.experiment)]
+        for one, other in itertools.combinations(_last_shown(phase), 2):
+            compared += _kind(phase.step) in ("break", "unknown")
+            (stream, at, number, mine), (beside, after, later, theirs) = one, other
+            same_process = not any(min(at, after) < start <= max(at, after) for start in starts)
+            if same_process and mine.health is theirs.health and mine.message != theirs.message:
+                seen = f"{phase.about}: {mine.message!r} in {stream}, {theirs.message!r} in {beside}"
+                expected = f"the same message for {mine.health} in all streams"
+                return failed(expected, seen, phase.step.number, number, later)
+    if not compared:
+        return not_tested("no two streams showed the same fault")
+    return passed(f"the messages of {compared} pairs of reports agree", found[0].step.number)
+
+
+def _other_message(phase: Phase) -> tuple[int, int] | None:
+    """Two reports of a stream, one after the other, with the same health after an action, and different messages."""
+    said = _said_in(phase.before)
+    for watched in phase.streams:
+        mine = [one for one in phase.times(watched) if phase.is_shown(one[2])]
+        for (_, number, one), (_, later, again) in itertools.pairwise(mine):
+            if one.health is again.health and one.message != again.message and (one.health, one.message) not in said:
+                return number, later
+    return None
+
+
+def _said_in(phase: Phase | None) -> "_Said":
+    """What all streams said of the device in a phase."""
+    if phase is None:
+        return set()
+    return {(one.health, one.message) for watched in phase.streams for _, _, one in phase.times(watched)}
+
+
+def _last_shown(phase: Phase) -> list[tuple[Stream, float, int, DeviceHealth]]:
+    """The last report of the device in each stream with messages, if the stream shows what was done.
+
+    What was said before the action does not count: the stream can have ended before it showed the action.
+    """
+    said, found = _said_in(phase.before), []
+    for watched in phase.streams if phase.shows else ():
+        mine = phase.times(watched)
+        if mine and "message" in watched.stream.api.carries:
+            at, number, one = mine[-1]
+            if phase.is_shown(one) and (one.health, one.message) not in said:
+                found.append((watched.stream, at, number, one))
+    return found
+
+
 # Other devices.
 
 
@@ -329,26 +396,29 @@ def _kind(step: Step) -> _Kind:
 
 
 def _planned(requirement: str, kind: _Kind, none: str, fix: str) -> Callable[[Callable[[], None]], None]:
-    """Registers a check of all actions of this kind in the plan."""
+    """Registers a check of all actions of this kind in the plan, and in the experiment `idle`."""
 
     def register(name: Callable[[], None]) -> None:
         def whole(evidence: Evidence) -> Finding:
             if absent := absence(evidence):
                 return not_applicable(absent[0], *absent[1])
             all_ = phases(evidence, PLAN)
-            mine = [one for one in all_ if _kind(one.step) == kind]
-            judged = [_graded(one, _reported(one, all_)) for one in mine]
             if not all_:
                 return not_tested("no fault was caused")
-            if not judged:
+            mine = [(one, all_) for one in all_ if _kind(one.step) == kind]
+            if not mine:
                 return static(none, *(one.step.number for one in all_))
+            after_idle = phases(evidence, "idle")
+            judged = [_graded(one, _reported(one, them)) for one, them in mine]
+            more = (_graded(one, _reported(one, after_idle)) for one in after_idle if _kind(one.step) == kind)
+            judged += (one for one in more if one.verdict is Verdict.FAIL)
             found = worst(judged)
             text = f"{len(judged)} actions were reported in time"
             return replace(found, seen=text) if found.verdict == "PASS" else found
 
         whole.__name__ = name.__name__
         whole.__doc__ = name.__doc__
-        check(requirement, "services", PLAN, fix=fix)(whole)
+        check(requirement, "services", PLAN, fix=fix, reads=("idle",))(whole)
 
     return register
 

@@ -2,18 +2,18 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, Set
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence, Set
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 from drahealth.fakes.waiting import cancel_and_wait
 from drahealth.proto.events import BackendSwitched
 from drahealth.proto.values import DeviceHealth, Health
-from drahealth.suites.driver_checks.claims_experiments import Hung, allocator, claim_calls, prepare_all, reads_claim
+from drahealth.suites.driver_checks.claims_experiments import Hung, allocator, claim_calls, claims_beside, reads_claim
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS, NO_BACKEND, Incomplete, NotApplicable
 from drahealth.suites.driver_checks.fault_plan import together
-from drahealth.suites.driver_checks.fault_plan_experiments import targets_of
+from drahealth.suites.driver_checks.fault_plan_experiments import HELD, targets_of
 from drahealth.suites.driver_checks.faults_steps import Bench, bench_of, expected
 from drahealth.suites.driver_checks.lab import Lab
 from drahealth.suites.driver_checks.observed import PUBLISH_LIMIT, SLICES_LIMIT, Device
@@ -66,7 +66,7 @@ async def stopped(lab: Lab) -> AsyncGenerator[None, None]:
 async def idle(lab: Lab) -> None:
     """Breaks a device, closes all streams for 36 s, opens them again, and follows their reports.
 
-    Then the device recovers. The driver is registered again, each device gets a claim, and each device breaks.
+    Then the device recovers. The driver is registered again, and each device breaks while it is prepared for a claim.
     """
     fault = next(iter(lasting(lab.subject.faults, 0)), None)
     async with bench_of(lab) as bench:
@@ -83,15 +83,26 @@ async def idle(lab: Lab) -> None:
             await _clear(bench, fault, device)
         await register_again(lab, bench.plugin)
         published = await bench.published()
-        if published:
-            await prepare_all(lab, bench.plugin)
-        if fault:
-            devices = [one.device for one in (await targets_of(bench, published))[0]]
-            for first in (0, 1):  # the other devices are bystanders
-                broken = together(fault, devices[first::2])
-                await asyncio.gather(*(_break(bench, fault, one) for one in broken))
-                await asyncio.gather(*(_clear(bench, fault, one) for one in broken))
+        async with AsyncExitStack() as stack:
+            if published:
+                claims = await stack.enter_async_context(claims_beside(lab, bench.plugin))
+                await claims.try_each()
+                await claims.hold_each()
+                stack.push_async_callback(claims.release)
+            if fault:
+                devices = [one.device for one in (await targets_of(bench, published))[0]]
+                for first in (0, 1):  # the other devices are bystanders
+                    await _break_together(bench, fault, together(fault, devices[first::2]))
         await bench.follow()
+
+
+async def _break_together(bench: Bench, fault: Fault, devices: Sequence[Device]) -> None:
+    """Breaks devices side by side, changes the cause, follows the next reports, and clears the fault."""
+    await asyncio.gather(*(_break(bench, fault, one) for one in devices))
+    if fault.change:
+        await asyncio.gather(*(_change(bench, fault, one) for one in devices))
+    await bench.streams.follow(limit=HELD)
+    await asyncio.gather(*(_clear(bench, fault, one) for one in devices))
 
 
 async def kubelet_restart(lab: Lab) -> None:
@@ -344,7 +355,12 @@ async def _one(bench: Bench, fault: Fault) -> None:
     shown = await bench.shows(device, expected(fault.health), fault)
     await bench.tainted(fault, device)
     if shown and fault.change:
-        before = {(one.health, one.message) for one in bench.streams.of(device)}
-        if await bench.breaks(fault, device, change=True):
-            await bench.shows(device, partial(_differs, before), fault, message=True)
+        await _change(bench, fault, device)
     await _clear(bench, fault, device)
+
+
+async def _change(bench: Bench, fault: Fault, device: Device) -> None:
+    """Changes the cause of a fault."""
+    before = {(one.health, one.message) for one in bench.streams.of(device)}
+    if await bench.breaks(fault, device, change=True):
+        await bench.shows(device, partial(_differs, before), fault, message=True)

@@ -34,9 +34,12 @@ from drahealth.suites.driver_checks.observed import (
     texts,
 )
 from drahealth.suites.driver_checks.output_text import exit_text
-from drahealth.suites.driver_checks.verdicts import Finding, failed, not_applicable, not_tested, passed
+from drahealth.suites.driver_checks.verdicts import Finding, Verdict, failed, not_applicable, not_tested, passed
 
 # Checks of the registration.
+
+_AGAIN = ("reregistration", "slow-prepare", "idle")
+"""Experiments that register a running driver again."""
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME_LIMIT = 63
@@ -109,7 +112,7 @@ def driver_has_a_registration_socket(evidence: Evidence) -> Finding:
 
 
 _OTHERWISE_JUDGED = (
-    *("registration", "reregistration", "idle"),
+    *("registration", *_AGAIN),
     *("refused-registration", "rolling-update", "api-server-down"),
 )
 """Experiments in which a missing socket is not one after a plain start; other checks judge them."""
@@ -195,21 +198,20 @@ def refused_driver_can_be_registered_again(evidence: Evidence) -> Finding:
 @check(
     "PLUGIN-04",
     "reregistration",
-    reads=("idle",),
+    reads=("services", *_AGAIN[1:]),
     fix="Keep the registration socket open after the registration. Answer each call of GetInfo and "
     "NotifyRegistrationStatus.",
 )
 def driver_registers_again_at_the_same_socket(evidence: Evidence) -> Finding:
     """GetInfo and NotifyRegistrationStatus succeed, and NodePrepareResources without claims is answered.
 
-    Also after a time without a subscriber.
+    Also while a claim is prepared, and after a time without a subscriber.
     """
-    name = "reregistration"
-    described_again, accepted = list(get_info(evidence, name, "idle")), list(notified(evidence, name, "idle"))
+    described_again, accepted = list(get_info(evidence, *_AGAIN)), list(notified(evidence, *_AGAIN))
     paths = {method.path for method in PREPARE.values()}
     prepared = [
         one
-        for one in evidence.of(GrpcCall, name)
+        for one in evidence.of(GrpcCall, _AGAIN[0])
         if f"/{one.what.method}" in paths and not sequence(one.what.request, "claims")
     ]
     for one in (*described_again, *accepted):
@@ -218,7 +220,7 @@ def driver_registers_again_at_the_same_socket(evidence: Evidence) -> Finding:
     for one in prepared:
         if not is_served(one.what):
             return failed(f"{one.what.method} is answered after a second registration", outcome(one.what), one.number)
-    if missing := next(evidence.of(RegistrationFailed, name, "idle"), None):
+    if missing := next(evidence.of(RegistrationFailed, *_AGAIN), None):
         return failed("the registration socket exists while the driver runs", missing.what.problem, missing.number)
     if not (described_again and accepted and prepared):
         return not_tested("the driver was not registered again")
@@ -241,20 +243,26 @@ OUTPUT_LIMIT = 10 * _MIB
     "PLUGIN-18",
     "end",
     fix="Handle SIGTERM: stop the gRPC servers, remove the registration socket and the plugin socket, and exit.",
+    reads=("api-server-down",),
 )
 def driver_ends_without_sockets(evidence: Evidence) -> Finding:
-    """After SIGTERM the process exits by itself, and no socket remains."""
-    sent = next((one for one in evidence.of(SignalSent, "end") if one.what.signal == "SIGTERM"), None)
+    """After SIGTERM the process exits by itself, and no socket remains. Also while its API server is down."""
+    found = [_end(evidence, name) for name in ("end", "api-server-down")]
+    return found[1] if found[1].verdict is Verdict.FAIL and found[0].verdict is not Verdict.FAIL else found[0]
+
+
+def _end(evidence: Evidence, experiment: str) -> Finding:
+    sent = next((one for one in evidence.of(SignalSent, experiment) if one.what.signal == "SIGTERM"), None)
     if sent is None:
         return not_tested("SIGTERM was not sent")
-    killed = next((one for one in evidence.of(SignalSent, "end") if one.what.signal == "SIGKILL"), None)
-    if killed:
-        seen = f"the driver still ran {killed.at - sent.at:.0f} s after SIGTERM, and drahealth killed it"
-        return failed(
-            f"the driver exits within {killed.at - sent.at:.0f} s after SIGTERM", seen, sent.number, killed.number
-        )
-    ended = next((one for one in evidence.of(ProcessExited, "end") if one.number > sent.number), None)
-    listed = next((one for one in evidence.of(SocketsListed, "end") if one.what.moment == "ended"), None)
+    later = " while its API server was down" if experiment != "end" else ""
+    killed = next((one for one in evidence.of(SignalSent, experiment) if one.what.signal == "SIGKILL"), None)
+    if killed and killed.number > sent.number:
+        seconds = killed.at - sent.at
+        seen = f"the driver still ran {seconds:.0f} s after SIGTERM{later}, and drahealth killed it"
+        return failed(f"the driver exits within {seconds:.0f} s after SIGTERM", seen, sent.number, killed.number)
+    ended = next((one for one in evidence.of(ProcessExited, experiment) if one.number > sent.number), None)
+    listed = next((one for one in evidence.of(SocketsListed, experiment) if one.what.moment == "ended"), None)
     if listed and (left := (*listed.what.registry, *listed.what.plugins)):
         return failed("no socket remains", f"sockets remain: {', '.join(left)}", sent.number, listed.number)
     if ended is None or listed is None:

@@ -1,5 +1,6 @@
 """Checks of ResourceSlices, and of a driver whose API server is down."""
 
+from math import inf
 from typing import Any
 
 from drahealth.proto.events import (
@@ -8,6 +9,8 @@ from drahealth.proto.events import (
     GrpcCall,
     ProcessExited,
     ProcessStarted,
+    RegistrationFailed,
+    SignalSent,
     SliceChanged,
     SlicesListed,
 )
@@ -15,7 +18,9 @@ from drahealth.proto.services import PREPARE
 from drahealth.suites.driver_checks.check import check
 from drahealth.suites.driver_checks.evidence import Evidence, Observation
 from drahealth.suites.driver_checks.observed import (
+    ClaimCall,
     Device,
+    claim_calls,
     content,
     crashes,
     described,
@@ -179,9 +184,25 @@ _PREPARES = frozenset(method.path for method in PREPARE.values())
 
 
 def _exit(evidence: Evidence, start: float, end: float) -> Observation[ProcessExited] | None:
-    """An exit of the driver between two records."""
+    """An exit of the driver between two records, and before drahealth ends it."""
+    end = min([end, *(one.number for one in evidence.of(SignalSent, _NAME) if one.number > start)])
     exits = (one for one in evidence.of(ProcessExited, _NAME) if start < one.number < end)
     return next(exits, None)
+
+
+def _away(evidence: Evidence) -> list[tuple[int, float]]:
+    """The times without an API server after the first one with it: the records of their starts and ends."""
+    switches = [(one.number, one.what.reachable) for one in evidence.of(ApiServerSwitched, _NAME)]
+    up = next((number for number, reachable in switches if reachable), inf)
+    downs = [number for number, reachable in switches if not reachable and number > up]
+    return [
+        (down, min((number for number, reachable in switches if reachable and number > down), default=inf))
+        for down in downs
+    ]
+
+
+def _is_away(evidence: Evidence, number: int) -> bool:
+    return any(start < number < end for start, end in _away(evidence))
 
 
 @check(
@@ -224,29 +245,58 @@ def slices_are_published_when_the_api_server_is_up(evidence: Evidence) -> Findin
     reads=("services",),
 )
 def driver_answers_while_the_api_server_is_down(evidence: Evidence) -> Finding:
-    """GetInfo, prepare without claims and health work after the API server went down."""
-    switches = list(evidence.of(ApiServerSwitched, _NAME))
-    up = next((one for one in switches if one.what.reachable), None)
-    down = next((one for one in switches if up and not one.what.reachable and one.number > up.number), None)
-    if up is None or down is None:
+    """Registration, prepare without claims, unprepare and health work after the API server went down."""
+    away = _away(evidence)
+    if not away:
         return not_tested("the API server did not go down after it was up")
-    end = next((one.number for one in switches if one.what.reachable and one.number > down.number), float("inf"))
-    if ended := _exit(evidence, down.number, end):
-        return failed("the driver keeps running", exit_text(ended.what), down.number, ended.number)
-    calls = [one for one in evidence.of(GrpcCall, _NAME) if down.number < one.number < end]
+    for down, up in away:
+        if ended := _exit(evidence, down, up):
+            return failed("the driver keeps running", exit_text(ended.what), down, ended.number)
+    calls = [one for one in evidence.of(GrpcCall, _NAME) if _is_away(evidence, one.number)]
     for call in calls:
         if call.what.code != "OK" and not (f"/{call.what.method}" in _PREPARES and is_served(call.what)):
             expected = f"{call.what.method} succeeds while the API server is down"
-            return failed(expected, outcome(call.what), down.number, call.number)
+            return failed(expected, outcome(call.what), call.number)
+    for missing in evidence.of(RegistrationFailed, _NAME):
+        if _is_away(evidence, missing.number):
+            expected = "the registration socket exists while the API server is down"
+            return failed(expected, missing.what.problem, missing.number)
+    for unprepare in _unprepares(evidence):
+        if lost := [uid for uid in unprepare.claims if not unprepare.has_result(uid)]:
+            expected = "NodeUnprepareResources has a result for each claim"
+            return failed(expected, f"no result for {', '.join(lost)}", unprepare.number)
     served = served_apis(evidence)
     opened = [
-        one for one in streams(evidence, _NAME) if one.api.name in served and down.number < one.opened.number < end
+        one for one in streams(evidence, _NAME) if one.api.name in served and _is_away(evidence, one.opened.number)
     ]
     for one in opened:
         if not one.reports and one.end and is_done(evidence, _NAME):
             expected = "a health report while the API server is down"
-            return failed(expected, f"{one} ended without a report", down.number, one.opened.number, one.end.number)
+            return failed(expected, f"{one} ended without a report", one.opened.number, one.end.number)
     if not calls:
-        return not_tested("the driver was not called while its API server was down", down.number)
+        return not_tested("the driver was not called while its API server was down", away[0][0])
     records = [*(call.number for call in calls), *(one.reports[0].number for one in opened if one.reports)]
-    return passed("the driver answered while its API server was down", down.number, *records)
+    return passed("the driver answered while its API server was down", away[0][0], *records)
+
+
+def _unprepares(evidence: Evidence) -> list[ClaimCall]:
+    """The calls that unprepare claims while the API server is down."""
+    found = claim_calls(evidence, _NAME)
+    return [one for one in found if one.kind == "unprepare" and _is_away(evidence, one.number)]
+
+
+@check(
+    "PLUGIN-30",
+    _NAME,
+    fix="Unprepare a claim with what the driver stored when it prepared the claim. Do not read the claim from the API "
+    "server, and do not wait for a write to it.",
+)
+def claims_are_unprepared_while_the_api_server_is_down(evidence: Evidence) -> Finding:
+    """Claims that were prepared before are unprepared without an API server."""
+    found = _unprepares(evidence)
+    for call in found:
+        if problem := next(filter(None, map(call.problem, call.claims)), ""):
+            return failed("NodeUnprepareResources succeeds while the API server is down", problem, call.number)
+    if not found:
+        return not_tested("no claim was unprepared while the API server was down")
+    return passed("the claims were unprepared", *(call.number for call in found))

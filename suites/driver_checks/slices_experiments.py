@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from drahealth.fakes.waiting import first_of
 from drahealth.manager.profile import KEP
-from drahealth.manager.registration import find_sockets
 from drahealth.manager.stream import advertised_health_api
+from drahealth.suites.driver_checks.claims_experiments import Claims, claims_beside
 from drahealth.suites.driver_checks.experiments import Incomplete, NotApplicable
 from drahealth.suites.driver_checks.faults_steps import FaultStreams, fault_streams
 from drahealth.suites.driver_checks.lab import Lab
@@ -17,12 +17,14 @@ from drahealth.suites.driver_checks.registration_experiments import (
     call_without_claims,
     described,
     known,
+    list_sockets,
     plugin_of_process,
     register_again,
     registered,
     shared,
+    terminated,
 )
-from drahealth.suites.driver_checks.scripted_kubelet import Plugin, registrar, subscribed
+from drahealth.suites.driver_checks.scripted_kubelet import Plugin, subscribed
 from drahealth.suites.driver_checks.slice_watch import are_complete, watched_slices
 
 # The experiments of ResourceSlices.
@@ -56,6 +58,7 @@ async def slice_deletion(lab: Lab) -> None:
     """Registers the driver again, deletes a slice of the process, and waits until its devices are published again.
 
     Follows the reports of a health stream that was opened after the second registration, as by a restarted kubelet.
+    Before it, claims were prepared and unprepared; others stay prepared meanwhile.
     """
     plugin = await plugin_of_process(lab)
     async with watched_slices(lab, plugin.driver) as watched:
@@ -63,12 +66,16 @@ async def slice_deletion(lab: Lab) -> None:
         if not published:
             raise Incomplete(f"the driver published no ResourceSlice within {PUBLISH_LIMIT:g} s")
         watched.list()
-        async with _stream_after_registration(lab, plugin) as stream:
-            since = lab.subject.clock.now()
-            await watched.delete(published[-1])
-            await watched.returned(published[-1], RETURN_LIMIT)
-            watched.list()
-            await stream.follow(since, lab.run.longest_watch)
+        async with claims_beside(lab, plugin) as claims:
+            await claims.try_some()
+            await claims.hold_some()
+            async with _stream_after_registration(lab, plugin) as stream:
+                since = lab.subject.clock.now()
+                await watched.delete(published[-1])
+                await watched.returned(published[-1], RETURN_LIMIT)
+                watched.list()
+                await stream.follow(since, lab.run.longest_watch)
+            await claims.release()
     lab.subject.check_running()
 
 
@@ -94,9 +101,10 @@ DOWN_SECONDS = 5.0
 
 
 async def api_server_down(lab: Lab) -> None:
-    """Starts the driver without an API server, starts the API server, and stops it again.
+    """Starts the driver without an API server, starts the API server, and stops it again, twice.
 
-    An exit of the driver ends the experiment: its record is what the checks judge.
+    The first time the driver is called, and unprepares claims; the second time it gets SIGTERM. An exit of the driver
+    ends the experiment: its record is what the checks judge.
     """
     await lab.subject.set_reachable(False)
     try:
@@ -114,12 +122,27 @@ async def _down_and_up_and_down(lab: Lab) -> None:
     lab.subject.check_running()
     await lab.subject.set_reachable(True)
     plugin = plugin or await registered(lab, await described(lab, SOCKET_LIMIT))
-    await _publish(lab, plugin)
+    async with AsyncExitStack() as stack:
+        claims = Claims()
+        if await _publish(lab, plugin):
+            claims = await stack.enter_async_context(claims_beside(lab, plugin))
+        await claims.hold_some()
+        await _down(lab)
+        await _call(lab, plugin)
+        await claims.release()
+        await lab.subject.set_reachable(True)
+        await claims.try_some()
+    await _down(lab)
+    await terminated(lab)
+    list_sockets(lab, "ended")
+
+
+async def _down(lab: Lab) -> None:
+    """Stops the API server, and waits until a driver must have noticed it."""
     lab.subject.check_running()
     await lab.subject.set_reachable(False)
     await first_of(lab.subject.clock.sleep(DOWN_SECONDS), lab.subject.exited())
     lab.subject.check_running()
-    await _call(lab, plugin)
 
 
 async def _early_plugin(lab: Lab) -> Plugin | None:
@@ -129,22 +152,20 @@ async def _early_plugin(lab: Lab) -> Plugin | None:
     return None
 
 
-async def _publish(lab: Lab, plugin: Plugin) -> None:
-    """Lists the slices once they are complete; records nothing if that is never so."""
+async def _publish(lab: Lab, plugin: Plugin) -> bool:
+    """Lists the slices once they are complete; records nothing if that is never so. Returns whether it was so."""
     async with watched_slices(lab, plugin.driver) as watched:
         await first_of(watched.complete(plugin.driver, LATE_PUBLISH_LIMIT), lab.subject.exited())
-        if are_complete(watched.of_driver(plugin.driver)):
+        if complete := are_complete(watched.of_driver(plugin.driver)):
             watched.list()
+        return complete
 
 
 async def _call(lab: Lab, plugin: Plugin) -> None:
     """Calls every service of the driver."""
-    clock = lab.subject.clock
-    for socket in find_sockets(lab.subject.places.registry_dir):
-        if socket.path == plugin.socket:
-            async with registrar(socket, clock, lab.record) as calls:
-                await calls.get_info()
+    with suppress(Incomplete):  # the record shows that the socket is gone
+        await register_again(lab, plugin)
     for api in advertised_health_api(plugin.versions, KEP)[:1]:
-        async with subscribed(plugin, api, clock, lab.record) as stream:
+        async with subscribed(plugin, api, lab.subject.clock, lab.record) as stream:
             await stream.reported(FIRST_REPORT_WAIT)
     await call_without_claims(lab, plugin)

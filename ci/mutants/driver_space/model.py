@@ -621,7 +621,8 @@ def _is_allowed(driver: WrongDriver) -> bool:
     serves_one_api = driver == WrongDriver("unimplemented", api="v1alpha1", subscriber="any")
     publishes_fewer_devices = driver.what == "slice-drops" and driver.moment == "start" and driver.device != "all"
     cannot_publish = driver.family in ("slice", "taint") and driver.moment == "api-away"
-    return serves_one_api or publishes_fewer_devices or cannot_publish
+    cannot_read_claims = driver.what.startswith("prepare-") and driver.moment == "api-away"
+    return serves_one_api or publishes_fewer_devices or cannot_publish or cannot_read_claims
 
 
 def _reports(driver: WrongDriver) -> Iterator[tuple[Reported, Reported]]:

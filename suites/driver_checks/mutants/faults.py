@@ -130,6 +130,22 @@ class OneSubscriberHears(Healthy):
             yield message if mine == self.newest[api.name] else api.encode(old, {})
 
 
+@mutant(
+    "messages-agree-while-a-fault-lasts",
+    level="core",
+    also=("all-subscribers-receive-all-reports", "health-apis-agree"),
+)
+class NewStreamsHaveNoMessages(Healthy):
+    """A stream that is opened while the driver has two streams of the health API has no messages."""
+
+    async def watch(self, api: HealthApi, context: Any) -> AsyncGenerator[Any, None]:
+        has_messages = list(self._wakers.values()).count(api) < 2
+        async with aclosing(super().watch(api, context)) as reports:
+            async for report in reports:
+                shown = [replace(one, message="") for one in self.listed(api, 0)]
+                yield report if has_messages else api.encode(shown, self.held_devices())
+
+
 @mutant("driver-survives-faults")
 class ExitsWhenADeviceBreaks(Healthy):
     """The driver exits when a device breaks."""

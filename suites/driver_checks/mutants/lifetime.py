@@ -3,14 +3,14 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import grpc
 
 from drahealth.fakes.cluster.api import SLICES, ApiError
-from drahealth.fakes.kubelet_plugin.interface import Device
+from drahealth.fakes.kubelet_plugin.interface import Device, NamespacedObject
 from drahealth.fakes.kubelet_plugin.slices import Pool
 from drahealth.proto.health_apis import HEALTH_APIS, V1ALPHA1, HealthApi
 from drahealth.proto.sockets import SocketInUse
@@ -261,6 +261,49 @@ class HangsAtTheEnd(Healthy):
 
     async def stop(self) -> None:
         await asyncio.Event().wait()
+
+
+@mutant(_END)
+class HangsAtTheEndWithoutApiServer(Healthy):
+    """The driver does not exit after SIGTERM while its API server is unreachable."""
+
+    async def stop(self) -> None:
+        try:
+            await self.around.api.list(SLICES)
+        except ApiError:
+            await asyncio.Event().wait()
+        await super().stop()
+
+
+@mutant("claims-are-unprepared-while-the-api-server-is-down")
+class UnprepareReadsApiServer(Healthy):
+    """NodeUnprepareResources returns an error for each claim while the API server is unreachable."""
+
+    async def unprepare_resource_claims(self, claims: Sequence[NamespacedObject]) -> Mapping[str, Exception | None]:
+        try:
+            await self.around.api.list(SLICES)
+        except ApiError as error:
+            return {claim.uid: error for claim in claims}
+        return await super().unprepare_resource_claims(claims)
+
+
+@mutant("driver-registers-again-at-the-same-socket")
+class RegistersOnlyBetweenClaims(Healthy):
+    """NotifyRegistrationStatus fails while a NodePrepareResources call is pending."""
+
+    pending = False
+
+    async def answer_claims(self, call: Any, request: Any, context: Any) -> Any:
+        self.pending = True
+        try:
+            return await super().answer_claims(call, request, context)
+        finally:
+            self.pending = False
+
+    async def notified(self, request: Any, context: Any) -> Any:
+        if self.pending:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the driver is busy")
+        return await super().notified(request, context)
 
 
 @mutant("children-end-with-the-driver")

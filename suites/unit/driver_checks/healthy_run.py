@@ -230,6 +230,8 @@ def _slow_prepare() -> Iterator[Record]:
     yield 13.0, "slow-prepare", allocated("slow", "gpu-2")
     yield 13.1, "slow-prepare", ClaimReadHeld("slow", True)
     yield from stream("slow-prepare", "slow", V1, 13.3, [13.4], 13.5)
+    for call in _registration():
+        yield 13.6, "slow-prepare", call
     yield 14.0, "slow-prepare", ClaimReadHeld("slow", False)
     yield 14.1, "slow-prepare", replace(prepare({"slow": "gpu-2"}), seconds=1.0)
 
@@ -251,13 +253,16 @@ def _others() -> Iterator[Record]:
     yield 33.1, "slice-deletion", SlicesListed((resource_slice(),))
     cut_off: list[Event] = [
         *(ApiServerSwitched("cut-off", False), ProcessStarted("cut-off", 4, ("./driver",)), *_registration()),
-        *(ApiServerSwitched("cut-off", True), SlicesListed((resource_slice(),)), ApiServerSwitched("cut-off", False)),
-        *(_registration()[0], _prepare_nothing()),
+        *(ApiServerSwitched("cut-off", True), SlicesListed((resource_slice(),)), allocated("d", "gpu-1")),
+        *(prepare({"d": "gpu-1"}), ApiServerSwitched("cut-off", False), *_registration(), _prepare_nothing()),
+        *(unprepare("d"), ApiServerSwitched("cut-off", True), allocated("u", "gpu-1"), prepare({"u": "gpu-1"})),
+        *(unprepare("u"), ApiServerSwitched("cut-off", False), SignalSent("cut-off", "SIGTERM")),
+        *(ProcessExited("cut-off", 4, 0, 0, ()), SocketsListed("cut-off", "ended", (), ())),
+        ApiServerSwitched("cut-off", True),
     ]
     for number, event in enumerate(cut_off):
         yield 1 + number, "api-server-down", event
-    yield from stream("api-server-down", "cut", V1, 11, [11.1], 11.2)
-    yield 12.0, "api-server-down", ApiServerSwitched("cut-off", True)
+    yield from stream("api-server-down", "cut", V1, 12.1, [12.2], 12.3)
 
 
 def status(

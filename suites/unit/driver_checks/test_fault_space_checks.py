@@ -30,6 +30,7 @@ LOST: State = (Health.UNKNOWN, "no answer")
 BREAK, CLEAR = 10.0, 30.0
 PLAN = "fault-plan"
 AGREE, BYSTANDERS = "reports-agree-while-a-fault-lasts", "bystanders-keep-their-health"
+MESSAGES = "messages-agree-while-a-fault-lasts"
 
 
 def broken(device: str, health: Health = Health.UNHEALTHY, **more: object) -> FaultInjected:
@@ -73,9 +74,31 @@ def verdict(check: str, reported: Reported) -> Verdict:
     return finding(check, run(reported)).verdict
 
 
-@pytest.mark.parametrize("check", [AGREE, BYSTANDERS, "each-break-is-reported", "each-recovery-is-reported"])
+@pytest.mark.parametrize("check", [AGREE, MESSAGES, BYSTANDERS, "each-break-is-reported", "each-recovery-is-reported"])
 def test_right_driver_passes(check: str) -> None:
     assert finding(check, run()).verdict is Verdict.PASS
+
+
+def test_streams_with_different_messages_of_one_fault_fail() -> None:
+    def reported(stream: str, device: str, at: float) -> State:
+        health, message = right(stream, device, at)
+        return health, "" if stream == "b" else message
+
+    assert verdict(MESSAGES, reported) is Verdict.FAIL
+
+
+def test_messages_that_change_by_themselves_are_not_compared() -> None:
+    def reported(stream: str, device: str, at: float) -> State:
+        health, message = right(stream, device, at)
+        return health, f"{message} at {at:g} s" if health is not Health.HEALTHY else ""
+
+    assert verdict(MESSAGES, reported) is Verdict.NOT_APPLICABLE
+
+
+def test_fault_after_an_idle_time_must_be_reported_too() -> None:
+    idle = [(one.at + 100, "idle", one.what) for one in run(lambda *_: OK).records]
+    evidence = evidence_at(*((one.at, PLAN, one.what) for one in run().records), *idle)
+    assert finding("each-break-is-reported", evidence).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("check", [AGREE, BYSTANDERS, "each-break-is-reported"])

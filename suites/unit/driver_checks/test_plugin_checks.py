@@ -51,6 +51,7 @@ from drahealth.suites.unit.driver_checks.healthy_run import (
 )
 
 REFUSED = "refused-registration"
+UNPREPARED_DOWN = "claims-are-unprepared-while-the-api-server-is-down"
 CHILDREN, OUTPUT = "children-end-with-the-driver", "output-is-at-most-10-mib-per-minute"
 MIB = 2**20
 EXIT = ProcessExited("refused", 7, 1, 0, ())
@@ -308,6 +309,45 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
         PASS,
     ),
     ("driver-answers-while-the-api-server-is-down", "no health", without(ReportReceived, "api-server-down"), FAIL),
+    (
+        "driver-answers-while-the-api-server-is-down",
+        "no result",
+        calls(UNPREPARES, answering({"claims": {}}), "api-server-down", 0),
+        FAIL,
+    ),
+    (
+        "driver-answers-while-the-api-server-is-down",
+        "no registration socket",
+        calls(NOTIFIES, lambda _: RegistrationFailed("/run", "no socket"), "api-server-down", 1),
+        FAIL,
+    ),
+    (UNPREPARED_DOWN, "unprepare fails", calls(UNPREPARES, failing(), "api-server-down", 0), FAIL),
+    (UNPREPARED_DOWN, "unprepare fails later", calls(UNPREPARES, failing(), "api-server-down", 1), PASS),
+    (UNPREPARED_DOWN, "no claim", calls(UNPREPARES, lambda _: None, "api-server-down"), NOT_TESTED),
+    (
+        "published-device-can-be-prepared",
+        "the device stays prepared",
+        calls(PREPARES, failing(), "api-server-down", 2),
+        FAIL,
+    ),
+    (
+        "driver-registers-again-at-the-same-socket",
+        "not while a claim is prepared",
+        calls(NOTIFIES, failing(), "slow-prepare"),
+        FAIL,
+    ),
+    (
+        "driver-ends-without-sockets",
+        "killed without an API server",
+        in_place_of(ProcessExited, SignalSent("cut-off", "SIGKILL"), "api-server-down"),
+        FAIL,
+    ),
+    (
+        "driver-ends-without-sockets",
+        "not ended without an API server",
+        without(SignalSent, "api-server-down"),
+        PASS,
+    ),
     (
         "driver-answers-while-the-api-server-is-down",
         "exit",
