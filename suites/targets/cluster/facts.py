@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import platform
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -28,6 +29,8 @@ _PROXY_LIMIT = 5.0
 """Seconds for a kubelet to answer through the API server."""
 _USUAL_SYNC = 60.0
 """Seconds: the default `syncFrequency` of kubelets."""
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""What Kubernetes calls a machine."""
 _VERSION = re.compile(r"v?(\d+\.\d+\.\d+)")
 
 
@@ -124,8 +127,12 @@ def why_unused(node: Object, options: ClusterOptions) -> str:
     labels = node["metadata"].get("labels") or {}
     if not options.node_selector.items() <= labels.items():
         return "it does not have the labels of --node-selector"
-    if (system := node["status"]["nodeInfo"].get("operatingSystem", "linux")) != "linux":
+    info = node["status"]["nodeInfo"]
+    if (system := info.get("operatingSystem", "linux")) != "linux":
         return f"its operating system is {system}"
+    here = _ARCHITECTURES.get(platform.machine(), platform.machine())
+    if not options.driver_image and (machine := info.get("architecture", here)) != here:
+        return f"its architecture is {machine}, and the image is built for {here}; --driver-image can name another one"
     if not takes_pods(node):
         return "it is not Ready"
     tolerations = [Toleration(**one) for one in options.tolerations]

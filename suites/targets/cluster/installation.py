@@ -174,6 +174,8 @@ class _Renewal:
 
 GONE_LIMIT = 120.0
 """Seconds for the namespaces to be deleted."""
+_BEGINS = 15.0
+"""Seconds after the creation of its namespace in which a run must have made its Lease."""
 _ATTEMPTS = 4
 _PAUSE = 2.0
 """Seconds between two attempts to remove everything."""
@@ -185,8 +187,11 @@ async def remove_left(api: Api, progress: Progress) -> list[str]:
     Raises HarnessError if a run uses the cluster. Raises ApiError.
     """
     drivers = await labelled(api, NAMESPACES, SELECTOR)
+    young = await _young(api)
     for namespace in drivers:
         lease = await find(api, LEASES, LEASE, namespace)
+        if lease is None and namespace in young:
+            raise HarnessError("another run has just begun to use the cluster", "wait for its end, or try again")
         if lease is not None and is_live(lease, time.time()):
             host, process = (*str(lease["spec"].get("holderIdentity")).split("/"), "?")[:2]
             raise HarnessError(
@@ -196,6 +201,13 @@ async def remove_left(api: Api, progress: Progress) -> list[str]:
     names = [*drivers, *await labelled(api, NAMESPACES, BELONGS)]
     await _remove(api, progress, list(drivers), BELONGS)
     return names
+
+
+async def _young(api: Api) -> set[str]:
+    """The namespaces in which a run can still be about to make its Lease."""
+    now = time.time()
+    made = {one["metadata"]["name"]: one["metadata"].get("creationTimestamp") for one in await api.list(NAMESPACES)}
+    return {name for name, at in made.items() if at and now - datetime.fromisoformat(at).timestamp() < _BEGINS}
 
 
 async def _remove(api: Api, progress: Progress, drivers: Sequence[str], labels: Mapping[str, str]) -> None:

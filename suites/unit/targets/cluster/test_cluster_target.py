@@ -197,6 +197,13 @@ def test_a_node_with_another_operating_system_is_not_used() -> None:
     assert why_unused(found, options()) == "its operating system is windows"
 
 
+@pytest.mark.parametrize(("given", "used"), [({}, False), ({"driver_image": "driver:1"}, True)], ids=["built", "named"])
+def test_a_node_with_another_architecture_needs_an_image_with_a_name(given: dict[str, str], used: bool) -> None:
+    found = node("one")
+    found["status"]["nodeInfo"]["architecture"] = "s390x"
+    assert (why_unused(found, options(**given)) == "") is used
+
+
 @pytest.mark.parametrize(
     ("given", "spec", "why"),
     [

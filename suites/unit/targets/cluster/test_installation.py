@@ -44,6 +44,14 @@ async def test_the_objects_of_a_killed_run_are_removed_and_no_others() -> None:
     assert await left(api) == INSTALLED
 
 
+async def test_a_run_that_has_no_lease_yet_keeps_the_cluster() -> None:
+    api = await cluster(100)
+    await api.create(NAMESPACES, {"metadata": {"name": "begins", "labels": SELECTOR}})
+    with pytest.raises(HarnessError, match="another run has just begun to use the cluster"):
+        await remove_left(api, silent)
+    assert "begins" in await left(api)
+
+
 async def test_a_run_that_exists_keeps_the_cluster() -> None:
     api = await cluster(10)
     with pytest.raises(HarnessError, match="another run uses the cluster: process 7 on elsewhere; wait for its end"):
