@@ -111,12 +111,19 @@ def requirements() -> dict[str, Requirement]:
 
 
 @cache
-def known_issues(profile: str, fixed: frozenset[str] = frozenset()) -> tuple[KnownIssue, ...]:
+def known_issues(profile: str, fixed: frozenset[str] = frozenset(), api_server: str = "") -> tuple[KnownIssue, ...]:
     """The known issues of a profile, by its name, which includes the patch level. Profile `kep` has none.
 
     `fixed` are the ids of issues that this kubelet has fixed: with an open fix, only the violations that end with it.
+    `api_server` is the profile of the API server, if it is of another release: its requirements have those issues.
     """
-    return tuple(issue for issue in every_known_issue() if profile in issue.releases and not _is_fixed(issue, fixed))
+    of_servers = {name for name, one in requirements().items() if one.applies_to == "api-server"}
+    return tuple(
+        issue
+        for issue in every_known_issue()
+        if (api_server if api_server and issue.requirement in of_servers else profile) in issue.releases
+        and not _is_fixed(issue, fixed)
+    )
 
 
 def _is_fixed(issue: KnownIssue, fixed: frozenset[str]) -> bool:

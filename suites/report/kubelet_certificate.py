@@ -114,9 +114,9 @@ def _shown_issues(run: RunReport) -> Iterator[CertifiedIssue]:
 
 
 def _entries(run: RunReport, name: str) -> list[KnownIssue]:
-    """The entries of an issue in the ledger for the profiles of the run."""
-    profiles = set(_profiles(run))
-    return [one for one in every_known_issue() if one.id == name and profiles & set(one.releases)]
+    """The entries of an issue in the ledger for the profiles of the run; all, for an issue of a newer API server."""
+    profiles, known = set(_profiles(run)), [one for one in every_known_issue() if one.id == name]
+    return [one for one in known if profiles & set(one.releases)] or known
 
 
 def _profiles(run: RunReport) -> tuple[str, ...]:

@@ -98,6 +98,12 @@ class Options:
         return self.configuration.profile
 
     @property
+    def api_server(self) -> str:
+        """The name of the profile of the API server's release, if it has another one than the kubelet."""
+        found = self.configuration.server_profile
+        return found.name if found and found.release != self.profile.release else ""
+
+    @property
     def missing(self) -> Mapping[Capability, str]:
         """The capabilities that the target lacks as it is configured, each with the reason."""
         return self.missing_on("")

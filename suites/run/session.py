@@ -332,6 +332,7 @@ class Session:
             needs=scenario.all_needs,
             health_api=way.api,
             fixed=self.options.fixed,
+            api_server=self.options.api_server,
         )
         item.stash[PLAYED] = Played(scenario, node, node.deviations, node.stale, node.known_violations)
         return node

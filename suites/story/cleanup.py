@@ -149,15 +149,18 @@ class RequirementChecks:
         requirements: Sequence[str],
         log: Callable[[str], None],
         fixed: Collection[str] = (),
+        api_server: str = "",
     ) -> None:
-        """`fixed` are ids of known issues that this kubelet does not have."""
+        """`fixed` are ids of known issues that this kubelet does not have. `api_server` is the profile of an API server
+        of another release.
+        """
         self.requirement, self._assertion = (requirements[0] if requirements else ""), STEP_FAILED
         self.deviations: list[KnownIssue] = []
         self.violations: list[Violation] = []
         """What failed in each of `deviations`, in the same order."""
         self.stale: list[KnownIssue] = []
         """Known issues with `happens = "always"` that did not happen."""
-        self._known = known_issues(profile, frozenset(fixed))
+        self._known = known_issues(profile, frozenset(fixed), api_server)
         self._title = title
         self._log = log
 

@@ -167,9 +167,12 @@ class Node(Disruptions):
         needs: Collection[Capability] = (),
         health_api: HealthApi | None = None,
         fixed: Collection[str] = (),
+        api_server: str = "",
         **old: Never,
     ) -> None:
-        """`fixed` are ids of known issues that its kubelet does not have. Raises TypeError for an old argument."""
+        """`fixed` are ids of known issues that its kubelet does not have. `api_server` is the profile of an API server
+        of another release. Raises TypeError for an old argument.
+        """
         reject_old_arguments("Node", old, {"alone": "needs"})
         super().__init__(target, title, needs=needs)
         self._health_api = health_api
@@ -191,7 +194,7 @@ class Node(Disruptions):
         """The duration of the scenario."""
         self._run = run
         self._started: asyncio.Task[None] | None = None
-        self._judge = RequirementChecks(target.profile.name, title, requirements, self.log, fixed)
+        self._judge = RequirementChecks(target.profile.name, title, requirements, self.log, fixed, api_server)
         self._watch = ScenarioWatch(target.api, self.namespace, self.history)
         self._made = Cleanup(target, self.namespace, self._watch, self.history)
         self._evidence = HistoryChecks(self.history, self._watch, target.profile, self._made)

@@ -188,6 +188,13 @@ KUBELET = Option(
     executable_file,
     ("run", "doctor"),
 )
+CONTROL_PLANE = Option(
+    "control-plane",
+    "VERSION",
+    "Kubernetes release of the control plane, if it is newer than the kubelet: at most three minor releases. Then "
+    "--kubernetes selects only the kubelet.",
+    parse_version,
+)
 FIXED = Option(
     "fixed",
     "ID,...",

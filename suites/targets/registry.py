@@ -126,6 +126,10 @@ class Configuration(Protocol):
         """The releases of its kubelets, with patch levels, oldest first; empty for the reference."""
 
     @property
+    def server_profile(self) -> "Profile | None":
+        """The profile of the release of its API server; None if it is that of the kubelets."""
+
+    @property
     def judged_nodes(self) -> Mapping[str, "JudgedNode"]:
         """The nodes that each scenario runs on, by name; empty if each scenario runs once, on any node."""
 

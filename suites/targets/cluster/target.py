@@ -159,6 +159,10 @@ class ClusterConfiguration:
         return found if self.options.restart_command else {**found, **_WHY}
 
     @property
+    def server_profile(self) -> Profile:
+        return judged_as(self.facts.kubernetes)
+
+    @property
     def judged_nodes(self) -> Mapping[str, JudgedNode]:
         if not self.options.judges_each_node:
             return {}

@@ -93,6 +93,10 @@ class KindConfiguration:
         return (self.kubernetes,)
 
     @property
+    def server_profile(self) -> None:
+        """It is of the same release."""
+
+    @property
     def judged_nodes(self) -> Mapping[str, JudgedNode]:
         return {}
 

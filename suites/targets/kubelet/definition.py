@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from drahealth.suites.targets.capabilities import Capability
-from drahealth.suites.targets.option import DRIVER, FIXED, HEALTH_API, KUBELET, KUBERNETES, START, Values
+from drahealth.suites.targets.option import CONTROL_PLANE, DRIVER, FIXED, HEALTH_API, KUBELET, KUBERNETES, START, Values
 from drahealth.suites.targets.progress import Progress
 from drahealth.suites.targets.registry import Check, Configuration, TargetDefinition
 
@@ -29,7 +29,7 @@ DEFINITION = TargetDefinition(
         "A real kubelet and control plane on this machine, with a fake container runtime. "
         "This target needs user namespaces or root."
     ),
-    options=(KUBERNETES, KUBELET, FIXED, DRIVER, HEALTH_API, START),
+    options=(KUBERNETES, CONTROL_PLANE, KUBELET, FIXED, DRIVER, HEALTH_API, START),
     missing={
         Capability.ADVANCE_TIME: "a real kubelet reads the clock of the machine",
         Capability.GRANT_RESIZE: "the kubelet runs without cgroups for Pods, and panics when it grants a resize (N-10)",

@@ -105,6 +105,29 @@ def check_release(kubelet: Path, kubernetes: str) -> str:
     return version
 
 
+def release_or(kubelet: Path, other: str) -> str:
+    """The release of a kubelet; `other` for one without a release. Raises ConfigurationError if it is not a kubelet."""
+    version = own_release(kubelet)
+    return other if version == _NO_RELEASE else version
+
+
+_SKEW = 3
+"""Minor releases by which a kubelet can be older than its control plane."""
+
+
+def check_skew(kubelet: str, control_plane: str) -> None:
+    """Raises ConfigurationError for releases that Kubernetes does not support together."""
+    (major, minor), (plane_major, plane_minor) = (releases.patch_level(one)[:2] for one in (kubelet, control_plane))
+    hint = f"a kubelet can be up to {_SKEW} minor releases older than its control plane, and not newer"
+    if (plane_major, plane_minor) < (major, minor):
+        raise ConfigurationError(f"--control-plane {control_plane} is older than the kubelet, {kubelet}", hint)
+    if plane_major != major or plane_minor - minor > _SKEW:
+        raise ConfigurationError(
+            f"--control-plane {control_plane} is more than {_SKEW} minor releases newer than the kubelet, {kubelet}",
+            hint,
+        )
+
+
 @functools.cache
 def own_release(kubelet: Path) -> str:
     """The release of a kubelet, such as 1.37.2; 0.0.0 without one. Raises ConfigurationError if it is not a kubelet."""

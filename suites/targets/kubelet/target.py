@@ -24,8 +24,8 @@ from drahealth.suites.targets.drivers import Drivers, InlineDrivers, ProcessDriv
 from drahealth.suites.targets.kubelet.binaries import Binaries
 from drahealth.suites.targets.kubelet.cluster import LocalCluster
 from drahealth.suites.targets.kubelet.control_plane import ComponentGates
-from drahealth.suites.targets.kubelet.ensure import check_release, ensure
-from drahealth.suites.targets.option import DRIVER, KUBELET, KUBERNETES, Values, place_of
+from drahealth.suites.targets.kubelet.ensure import check_release, check_skew, ensure, release_or
+from drahealth.suites.targets.option import CONTROL_PLANE, DRIVER, KUBELET, KUBERNETES, Values, place_of
 from drahealth.suites.targets.registry import JudgedNode, Launch
 from drahealth.suites.targets.run_directory import RunDirectory
 from drahealth.suites.targets.target import Opened, Placement, Window
@@ -49,9 +49,17 @@ class KubeletTarget:
     windows: Mapping[Window, float]
 
     def __init__(
-        self, binaries: Binaries, profile: Profile, *, processes: bool = False, sync_frequency: float = SYNC_FREQUENCY
+        self,
+        binaries: Binaries,
+        profile: Profile,
+        *,
+        api_server: Profile | None = None,
+        processes: bool = False,
+        sync_frequency: float = SYNC_FREQUENCY,
     ) -> None:
+        """`api_server` is the profile of the release of the control plane, if it is not that of the kubelet."""
         self.profile = profile
+        self._api_server = api_server or profile
         self._binaries = binaries
         self._processes = processes
         self._sync_frequency = sync_frequency
@@ -71,14 +79,13 @@ class KubeletTarget:
         self._run = run = RunDirectory.create()
         self._cri = CriServer(self._runtime, run.path / "cri.sock", run.path / "containers")
         await self._cri.start()
-        gates = feature_gates(self.profile)
         self._cluster = LocalCluster(
             self._binaries,
             run_dir=run,
             cri_socket=run.path / "cri.sock",
             sync_frequency=self._sync_frequency,
             node_name=self.node_name,
-            gates=ComponentGates(gates, gates),
+            gates=ComponentGates(feature_gates(self._api_server), feature_gates(self.profile)),
         )
         await self._cluster.start()
         self._client = client = await KubeClient.from_kubeconfig(self._cluster.kubeconfig)
@@ -175,7 +182,7 @@ class KubeletTarget:
         await self._started.start_kubelet()
 
     async def set_gates(self, *, api_server: bool, kubelet: bool, dra: bool = True, messages: bool = True) -> None:
-        on_server = feature_gates(self.profile, api_server)
+        on_server = feature_gates(self._api_server, api_server)
         on_kubelet = kubelet_gates(self.profile, kubelet, dra, messages)
         await self._started.set_gates(on_server, on_kubelet)
 
@@ -230,19 +237,32 @@ class KubeletConfiguration:
     driver: str = "inline"
     kubelet: Path | None = None
     """A kubelet that the user built; None: that of the release."""
+    control_plane: str = ""
+    """The release of the control plane, if it is not `kubernetes`."""
 
     @classmethod
     def of(cls, values: Values) -> "KubeletConfiguration":
         """From the options of a run. Raises ConfigurationError for a release that is too old, and for a kubelet of
         another release."""
+        kubelet, control_plane = values.get(KUBELET), values.get(CONTROL_PLANE) or ""
         version = values.get(KUBERNETES) or DEFAULT_VERSION
-        kubelet = values.get(KUBELET)
-        profile = judged_as(version if kubelet is None else check_release(kubelet, version))
-        return cls(profile, version, values.get(DRIVER) or "inline", kubelet)
+        if kubelet and control_plane and not values.get(KUBERNETES):
+            version = release_or(kubelet, control_plane)
+        release = version if kubelet is None else check_release(kubelet, version)
+        profile = judged_as(release)
+        if control_plane:
+            check_skew(release, control_plane)
+            judged_as(control_plane)
+        control_plane = "" if control_plane == version else control_plane
+        return cls(profile, version, values.get(DRIVER) or "inline", kubelet, control_plane)
 
     @property
     def missing(self) -> Mapping[Capability, str]:
-        return missing_in(self.kubernetes)
+        return {**missing_in(self.control_plane or self.kubernetes), **missing_in(self.kubernetes)}
+
+    @property
+    def server_profile(self) -> Profile | None:
+        return judged_as(self.control_plane) if self.control_plane else None
 
     @property
     def is_own_kubelet(self) -> bool:
@@ -259,21 +279,31 @@ class KubeletConfiguration:
     @property
     def title(self) -> str:
         own = f", the kubelet {self.kubelet}" if self.kubelet else ""
+        plane = f", control plane {self.control_plane}" if self.control_plane else ""
         newer = newer_than_known(*self.kubelets)
-        return f"a real kubelet, Kubernetes {self.kubernetes}{own}{newer}{place_of(self.driver)}"
+        return f"a real kubelet, Kubernetes {self.kubernetes}{own}{plane}{newer}{place_of(self.driver)}"
 
     @property
     def flags(self) -> Mapping[str, str]:
         own = {"kubelet": str(self.kubelet)} if self.kubelet else {}
         place = {} if self.driver == "inline" else {"driver": self.driver}
-        return {"kubernetes": self.kubernetes, **own, **place}
+        plane = {"control-plane": self.control_plane} if self.control_plane else {}
+        return {"kubernetes": self.kubernetes, **plane, **own, **place}
 
     def make(self, launch: Launch) -> KubeletTarget:
         # Before any loop runs: a build takes minutes, and Ctrl-C ends it at once.
-        released = ensure(self.kubernetes, launch.progress)
-        binaries = replace(released, kubelet=self.kubelet) if self.kubelet else released
-        sync_frequency = launch.resync or SYNC_FREQUENCY
-        return KubeletTarget(binaries, self.profile, processes=self.driver == "process", sync_frequency=sync_frequency)
+        binaries = ensure(self.control_plane or self.kubernetes, launch.progress)
+        if self.kubelet:
+            binaries = replace(binaries, kubelet=self.kubelet)
+        elif self.control_plane:
+            binaries = replace(binaries, kubelet=ensure(self.kubernetes, launch.progress).kubelet)
+        return KubeletTarget(
+            binaries,
+            self.profile,
+            api_server=self.server_profile,
+            processes=self.driver == "process",
+            sync_frequency=launch.resync or SYNC_FREQUENCY,
+        )
 
     def share(self, launch: Launch) -> None:
         """Nothing: each worker has a kubelet of its own."""

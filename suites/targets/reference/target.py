@@ -424,6 +424,10 @@ class ReferenceConfiguration:
         return ()
 
     @property
+    def server_profile(self) -> None:
+        """It is of the same release."""
+
+    @property
     def judged_nodes(self) -> Mapping[str, JudgedNode]:
         return {}
 
