@@ -75,7 +75,9 @@ class Served:
 
 
 def _devices(o: DriverOptions | PluginOptions) -> dict[str, Any]:
-    return {"devices": len(o.devices), "catalogue": o.catalogue, "policy": o.policy}
+    nodes = len({device.node for device in o.inventory if device.node})
+    of_fleet = {"nodes": nodes} if nodes else {}
+    return {"devices": len(o.devices), "catalogue": o.catalogue, "policy": o.policy, **of_fleet}
 
 
 class ServedDrivers:

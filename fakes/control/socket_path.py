@@ -16,6 +16,8 @@ DEFAULT_NODE = "drahealth"
 """The default name of a node."""
 CONTROL_SOCKET = "control.sock"
 """The control socket of the node's drivers, in the folder of the node."""
+FLEET_SOCKET = "fleet.sock"
+"""The control socket of a fleet, in the folder of the first node of its control plane."""
 
 
 def nodes_folder() -> Path:
@@ -29,6 +31,11 @@ def nodes_folder() -> Path:
 def control_socket_of(node: str) -> Path:
     """The control socket of the drivers of a node."""
     return nodes_folder() / node / CONTROL_SOCKET
+
+
+def fleet_socket_of(node: str) -> Path:
+    """The control socket of the fleet of a node."""
+    return nodes_folder() / node / FLEET_SOCKET
 
 
 def nodes_with_fakes() -> list[str]:

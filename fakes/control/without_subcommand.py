@@ -194,6 +194,26 @@ class GetDevices(Command[tuple[DeviceHealth, ...]]):
     """Return each device with the health that the driver would report now."""
 
 
+@command("select", DRIVER, changes=False, ctl="", step="")
+class SelectDevices(Command[Sequence[str]]):
+    """Return the paths of the devices that match all conditions.
+
+    With `percent`, the command draws this share of them, rounded up. The same devices, share and seed give the same
+    result.
+    """
+
+    device: Devices = argument(f"{DEVICE} Default: all.", Kind.DEVICES, default="all")
+    node: str = argument("Pattern of node names, such as fleet-1?; default: every node.", default="")
+    rack: str = argument("Attribute `rack` of the devices; default: any.", default="")
+    zone: str = argument("Attribute `zone` of the devices; default: any.", default="")
+    percent: float = argument("Share of the devices in percent, above 0.", default=100.0)
+    seed: int = argument("Seed of the draw.", Kind.INTEGER, default=0)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.percent <= 100:
+            raise ValueError(f"percent must be above 0 and at most 100, got {self.percent:g}")
+
+
 @command("state", DRIVER, changes=False, ctl="", step="")
 class GetState(Command[DriverState]):
     """Return the state of the driver."""
@@ -213,6 +233,7 @@ class DriverQuestions(Control):
     """The methods of drivers."""
 
     devices = Method(GetDevices)
+    select = Method(SelectDevices)
     state = Method(GetState)
 
 

@@ -2,19 +2,30 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import typer
 from typer.core import TyperCommand
 
-from drahealth.fakes.control.socket_path import VARIABLE, control_socket_of, nodes_with_fakes, used_path
+from drahealth.fakes.control.socket_path import (
+    DEFAULT_NODE,
+    VARIABLE,
+    control_socket_of,
+    fleet_socket_of,
+    nodes_with_fakes,
+    used_path,
+)
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import LazyGroup
 
 _OWN = "drahealth.fakes.ctl.own_commands"
 _STREAM = "stream"
-OWN_OPTIONS = ("--socket", "--name", "--driver")
+SELECTION = ("--node", "--rack", "--zone", "--percent", "--seed")
+"""The options of `ctl` that select devices of a fake."""
+OWN_OPTIONS = ("--socket", "--name", "--driver", *SELECTION)
 """The options of `ctl` itself, which no subcommand has."""
+_FLEET = "--fleet"
+"""The one without a value."""
 
 
 class DefinedGroup(LazyGroup):
@@ -69,6 +80,24 @@ class CtlGroup(DefinedGroup):
         return super().parse_args(ctx, _own_options_first(args))
 
 
+class Addressee(NamedTuple):
+    """Whom the options of `ctl` name: a control socket, a fake there, and the conditions for its devices."""
+
+    socket: Path
+    driver: str
+    selection: Mapping[str, str | float]
+
+
+def _percent(text: str) -> float:
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 100:
+        raise CommandError(f"--percent must be above 0 and at most 100, got {text!r}")
+    return value
+
+
 def _value(option: str, left: Iterator[str]) -> Iterator[str]:
     value = next(left, None)
     if value is None:
@@ -81,7 +110,9 @@ def _own_options_first(arguments: Sequence[str]) -> list[str]:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     own, others, left = list[str](), list[str](), iter(arguments[:end])
     for word in left:
-        if word in OWN_OPTIONS:
+        if word == _FLEET:
+            own.append(word)
+        elif word in OWN_OPTIONS:
             own += [word, *_value(word, left)]
         else:
             (own if word.partition("=")[0] in OWN_OPTIONS else others).append(word)
@@ -113,6 +144,17 @@ def ctl(
             metavar="NAME", help="Name of the driver, or resource of the device plugin, if the process serves several."
         ),
     ] = "",
+    fleet: Annotated[
+        bool,
+        typer.Option("--fleet", help="Control the fleet of a node of `drahealth up --fleet`, in place of the node."),
+    ] = False,
+    node: Annotated[str, typer.Option(metavar="PATTERN", help="Only devices of these nodes, such as fleet-1?.")] = "",
+    rack: Annotated[str, typer.Option(metavar="NAME", help="Only devices of this rack, such as rack-3.")] = "",
+    zone: Annotated[str, typer.Option(metavar="NAME", help="Only devices of this zone, such as zone-0.")] = "",
+    percent: Annotated[
+        str, typer.Option(metavar="PERCENT", help="Only this share of the devices, drawn at random, such as 5.")
+    ] = "",
+    seed: Annotated[int, typer.Option(metavar="NUMBER", help="Seed of this draw.")] = 0,
 ) -> None:
     """Control running fake drivers and device plugins.
 
@@ -125,4 +167,13 @@ def ctl(
     if name and not control_socket_of(name).parent.exists():
         names = ", ".join(nodes_with_fakes()) or "none"
         raise CommandError(f"there is no node {name} (nodes: {names}); `drahealth up --name {name}` creates it")
-    context.obj = (control_socket_of(name) if name else socket or used_path(), driver)
+    if fleet and socket:
+        raise CommandError("--socket and --fleet exclude each other; remove one of them")
+    if seed and not percent:
+        raise CommandError("--seed needs --percent, for example --percent 5 --seed 7")
+    path = (
+        fleet_socket_of(name or DEFAULT_NODE) if fleet else control_socket_of(name) if name else socket or used_path()
+    )
+    selection = {"node": node, "rack": rack, "zone": zone, "percent": _percent(percent) if percent else None}
+    given = {key: value for key, value in selection.items() if value not in ("", None)}
+    context.obj = Addressee(path, driver, given | ({"seed": seed} if percent else {}))

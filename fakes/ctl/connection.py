@@ -6,7 +6,7 @@ It is synchronous and imports only the standard library, so that `drahealth ctl`
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -163,6 +163,13 @@ class Driver:
         """What it is and its name, such as `driver gpu.example.com`."""
         return f"{self.subject.replace('-', ' ')} {self.name}"
 
+    def select(self, devices: str | tuple[str, ...], selection: Mapping[str, str | float]) -> tuple[str, ...]:
+        """The paths of those of the devices that the options of `ctl` select. Raises CommandError."""
+        if self.is_plugin:
+            raise CommandError(f"{self.words} has no racks and shares; remove --{next(iter(selection))}")
+        paths = self.connection.call("select", self.described["driver"], device=devices, **selection)
+        return tuple(paths)
+
     def do(self, command: Command[Any]) -> Any:
         """Does the command; returns its reply as plain data. Raises CommandError."""
         timed = [argument.name for argument in command.definition.arguments if argument.kind is Kind.DURATION]
@@ -174,7 +181,7 @@ class Driver:
 def driver_of(context: typer.Context) -> Iterator[Driver]:
     """The one that the options name, for as long as it is entered. Raises CommandError, also where that is a device
     plugin without this subcommand."""
-    path, name = context.obj
+    path, name, _ = context.obj
     subcommand = context.command_path.partition(" ctl ")[2]  # such as `inject`, or `stream drop`
     with Connection(path) as connection:
         driver = Driver(connection, connection.call("use", name=name))

@@ -103,15 +103,17 @@ def set_(
     """
     options = {"health": health, "message": message, "timeout": timeout, "listed": listed}
     changes = {key: value for key, value in options.items() if value is not None}
-    if bool(device) != bool(changes) or (not changes and heartbeat is None):
+    selection = context.obj.selection
+    if bool(device or selection) != bool(changes) or (not changes and heartbeat is None):
         raise CommandError(_nothing_to_set(device or ()))
     if timeout is not None and not 0 <= timeout < _TIMEOUT_LIMIT:
         raise CommandError(f"--timeout must be between 0 and {_TIMEOUT_LIMIT - 1} seconds, got {timeout}")
     # only here: `ctl` starts without it
 
     with driver_of(context) as driver:
+        selected = driver.select(tuple(device or ["all"]), selection) if selection else tuple(device or ())
         try:
-            commands = commands_for(driver, tuple(device or ()), changes, heartbeat)
+            commands = commands_for(driver, selected, changes, heartbeat)
         except ValueError as error:
             raise CommandError(str(error)) from None
         for command in commands:
@@ -130,7 +132,7 @@ def _nothing_to_set(devices: Sequence[str]) -> str:
 @app.command("watch")
 def watch(context: typer.Context, json: Json = False) -> None:
     """Print events as they happen, until Ctrl-C, or until the process that serves the fakes ends."""
-    path, name = context.obj
+    path, name, _ = context.obj
     with Connection(path) as connection:
         names = {}
         for one in [name] if name else [driver["name"] for driver in connection.call("drivers")]:
@@ -161,10 +163,11 @@ def _sentence(line: dict[str, Any]) -> str:
 @app.command("status")
 def status(context: typer.Context, json: Json = False) -> None:
     """Show the fakes, with their devices and faults."""
-    path, name = context.obj
+    path, name, selection = context.obj
     with Connection(path) as connection:
         names = [name] if name else [driver["name"] for driver in connection.call("drivers")]
-        found = [_status(Driver(connection, connection.call("use", name=one))) for one in names or [""]]
+        drivers = [Driver(connection, connection.call("use", name=one)) for one in names or [""]]
+        found = [_status(driver, selection) for driver in drivers]
     if json:
         typer.echo(json_.dumps({"drivers": found}, indent=2))
         return
@@ -172,11 +175,25 @@ def status(context: typer.Context, json: Json = False) -> None:
     show_status(found)
 
 
-def _status(driver: Driver) -> dict[str, Any]:
+def _status(driver: Driver, selection: Mapping[str, str | float]) -> dict[str, Any]:
     described = {key: value for key, value in driver.described.items() if key != "driver"}
     of = driver.described["driver"]
     state, devices = driver.connection.call("state", of), driver.connection.call("devices", of)
+    if selection:
+        selected = {_name_of(driver.described, path) for path in driver.select("all", selection)}
+        devices = [one for one in devices if _name(driver.described, one) in selected]
     return {**described, **state, "devices": devices}
+
+
+def _name(driver: Mapping[str, Any], device: Mapping[str, Any]) -> str:
+    """The name of a device; in a fleet with its node, which is its pool."""
+    return f"{device['pool']}/{device['device']}" if driver.get("nodes") else str(device["device"])
+
+
+def _name_of(driver: Mapping[str, Any], path: str) -> str:
+    """The same from the path of a device."""
+    node, _, on_node = path.partition("/")
+    return f"{node}/{on_node.replace('/', '-')}" if driver.get("nodes") else path.replace("/", "-")
 
 
 MOST = 50
@@ -195,11 +212,12 @@ def show_status(drivers: Sequence[Mapping[str, Any]], console: Console | None = 
         table = Table(*columns, box=None, header_style="bold cyan", pad_edge=False)
         faults = _wrong(driver)
         for device in devices[:MOST]:
+            name = _name(driver, device)
             table.add_row(
-                Text(printable(device["device"])),
+                Text(printable(name)),
                 Text(printable(device["health"]), _STYLE.get(device["health"], "")),
                 Text(printable(device["message"]) if _is_driver(driver) else "yes" if device["listed"] else "no"),
-                Text(printable(faults.get(device["device"], ""))),
+                Text(printable(faults.get(name, ""))),
             )
         if len(devices) > MOST:
             table.add_row(f"... and {len(devices) - MOST} more")
@@ -211,7 +229,7 @@ def _wrong(driver: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, list[str]] = {path: list(ids) for path, ids in driver["faults"].items()}
     for path, taints in driver.get("taints", {}).items():
         found.setdefault(path, []).extend(f"taint {_taint(taint)}" for taint in taints)
-    return {path.replace("/", "-"): ", ".join(words) for path, words in found.items()}
+    return {_name_of(driver, path): ", ".join(words) for path, words in found.items()}
 
 
 def _taint(taint: Mapping[str, str]) -> str:
@@ -233,6 +251,9 @@ def _head(driver: Mapping[str, Any]) -> Text:
         f"claims: {len(driver['prepared'])}" if _is_driver(driver) else f"allocations so far: {driver['allocations']}"
     )
     more = f"health streams: {driver['streams']}, {given}, devices: {health}"
+    if driver.get("nodes"):
+        unwell = {device["pool"] for device in driver["devices"] if device["health"] != "Healthy"}
+        more += f", on {len(unwell)} nodes not Healthy"
     if driver.get("stream_faults"):
         more += f"; stream faults: {', '.join(driver['stream_faults'])}"
     return head.append(f"\n{printable(more)}", "not bold")

@@ -49,9 +49,17 @@ def _function(widest: Definition, definitions: Mapping[Subject, Definition]) -> 
         context: typer.Context = given.pop("context")
         try:
             values = _values(widest, given)
+            selection = _selection(context, widest)
+            if widest.has_devices and selection:
+                values["device"] = values.get("device") or "all"
+            elif (needed := widest.argument("device")) and needed.required and "device" not in values:
+                raise ValueError("missing DEVICE; pass a device, a pattern, all, or --percent")
             checked = widest.command(**values)  # before anybody is asked
             with driver_of(context) as driver:
                 definition = definitions[driver.subject]
+                if selection:
+                    values["device"] = driver.select(values["device"], selection)
+                    checked = widest.command(**values)
                 for name in values.keys() - {argument.name for argument in definition.arguments}:
                     raise ValueError(f"{driver.words}: `{definition.ctl}` has no option --{name}")
                 command = checked if definition is widest else definition.command(**values)
@@ -65,22 +73,32 @@ def _function(widest: Definition, definitions: Mapping[Subject, Definition]) -> 
     return run
 
 
+def _selection(context: typer.Context, definition: Definition) -> Mapping[str, str | float]:
+    """The options of `ctl` that select devices. Raises ValueError for a subcommand without devices."""
+    selection: Mapping[str, str | float] = context.obj.selection
+    if selection and not definition.has_devices:
+        raise ValueError(f"`{definition.ctl}` is not for single devices; remove --{next(iter(selection))}")
+    return selection
+
+
 def _parameters(definition: Definition) -> list[Parameter]:
     joined = definition.joined
     own = [argument for argument in definition.arguments if not joined or argument.kind is Kind.DEVICES]
-    parameters = [_parameter(argument) for argument in own]
+    parameters = [_parameter(argument, may_be_selected=joined is None) for argument in own]
     if joined:
         word = Annotated[str, typer.Argument(metavar=joined.metavar, help=joined.help)]
         parameters.append(Parameter("joined", Parameter.KEYWORD_ONLY, annotation=word))
     return parameters
 
 
-def _parameter(argument: Argument) -> Parameter:
+def _parameter(argument: Argument, *, may_be_selected: bool) -> Parameter:
+    """`may_be_selected`: options of `ctl` can take the place of devices."""
     kinds = {Kind.FLAG: bool, Kind.DEVICES: list[str], Kind.TEXTS: list[str]}
     kind: Any = kinds.get(argument.kind, str)
-    if not argument.required and kind is not bool:
+    required = argument.required and not (may_be_selected and argument.kind is Kind.DEVICES)
+    if not required and kind is not bool:
         kind = kind | None
-    default: Any = Parameter.empty if argument.required else False if kind is bool else None
+    default: Any = Parameter.empty if required else False if kind is bool else None
     metavar = argument.metavar or argument.name.upper()
     words = _completion_of(argument)
     if argument.option:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from drahealth.fakes.cluster.api import Object
+from drahealth.fakes.control.commands import TaintDevices, UntaintDevices
 from drahealth.fakes.control.fake_options import DriverOptions, PluginOptions
 from drahealth.fakes.control.taint import Taint
-from drahealth.fakes.control.without_subcommand import SetHealth
+from drahealth.fakes.control.without_subcommand import SelectDevices, SetHealth
 from drahealth.fakes.faults.catalogue import policy
 from drahealth.fakes.hardware.failing import DeviceState, FailingDevices, Machine
 from drahealth.fakes.inventory import devices
@@ -113,12 +114,16 @@ def inventory_of(options: DriverOptions) -> Inventory:
     """The inventory of a driver: its devices, and the devices that its partitions belong to."""
     known = {device.path: device for device in options.inventory}
     link = "linked" if options.linked else ""
-    wholes = dict.fromkeys(path.partition("/")[0] for path in options.devices)
+    wholes = dict.fromkeys(
+        (known[path].parent or path) if path in known else path.partition("/")[0] for path in options.devices
+    )
     parts = [Device(path) for path in options.devices if "/" in path and path not in known]
     return Inventory([*known.values(), *(Device(path, link=link) for path in wholes if path not in known), *parts])
 
 
 # The devices of a driver, shared by its instances: inventory, health, taints and faults.
+
+Taints = tuple[Taint, ...]
 
 
 class Devices:
@@ -129,9 +134,9 @@ class Devices:
         self.allocatable = tuple(self.inventory[path] for path in options.devices)
         """The allocatable devices; the partitions of a divided device."""
         self._allocatable = frozenset(options.devices)
-        self.taints: dict[str, tuple[Taint, ...]] = {}
+        self.taints: dict[str, Taints] = {}
         """Taints by device path."""
-        self.published_taints: Mapping[str, tuple[Taint, ...]] = {}
+        self.published_taints: Mapping[str, Taints] = {}
         """Taints at the last successful publish."""
         self._driver = options.name
         self._pool = options.pool_name
@@ -167,6 +172,11 @@ class Devices:
         inside = (path for named in self.inventory.named(devices) for path in self.inventory.reached(named, "device"))
         return [self.inventory[path] for path in dict.fromkeys(inside) if path in self._allocatable]
 
+    def selected(self, query: SelectDevices) -> list[str]:
+        """The paths of the devices that a query selects. Raises ValueError if there are none."""
+        attributes = {key: value for key, value in (("rack", query.rack), ("zone", query.zone)) if value}
+        return self.inventory.selected(query.device, query.node, attributes, percent=query.percent, seed=query.seed)
+
     def pool_of(self, device: Device) -> str:
         """The pool of a device."""
         return device.pool or self._pool
@@ -191,14 +201,33 @@ class Devices:
         sick = {(one.pool, one.device) for one in self.table.all() if one.health is Health.UNHEALTHY}
         return frozenset(one.path for one in self.allocatable if (self.pool_of(one), one.name) in sick)
 
-    def _taints_of(self, device: Device, *, sick: bool) -> tuple[Taint, ...]:
+    def _taints_of(self, device: Device, *, sick: bool) -> Taints:
         """Those of commands, and the one of an Unhealthy device, unless a command gave one with its key and effect."""
         own, more = self.taints.get(device.path, ()), self._unhealthy_taint
         if more is None or not sick:
             return own
         return own if (more.key, more.effect) in {(one.key, one.effect) for one in own} else (*own, more)
 
-    def accepted_taints(self) -> dict[str, tuple[Taint, ...]]:
+    def tainted(self, command: TaintDevices) -> dict[str, Taints]:
+        """The taints of all devices after the command. Raises ValueError for an unknown device."""
+        taint = Taint(command.key, command.value, command.effect)
+        after = dict(self.taints)
+        for device in self.named(command.device):
+            there = after.get(device.path, ())
+            after[device.path] = (*(t for t in there if (t.key, t.effect) != (taint.key, taint.effect)), taint)
+        return after
+
+    def untainted(self, command: UntaintDevices) -> tuple[dict[str, Taints], list[str]]:
+        """The taints of all devices after the command, and the devices that had such a taint. Raises ValueError."""
+        after, had = dict(self.taints), list[str]()
+        for device in self.named(command.device):
+            there = after.get(device.path, ())
+            kept = tuple(t for t in there if t.key != command.key or command.effect not in ("", t.effect))
+            had += [device.path] if kept != there else []
+            after[device.path] = kept
+        return {path: there for path, there in after.items() if there}, had
+
+    def accepted_taints(self) -> dict[str, Taints]:
         """The current taints that the API server has accepted."""
         accepted = {
             p: tuple(t for t in there if t in self.published_taints.get(p, ())) for p, there in self.taints.items()
@@ -219,7 +248,8 @@ class Devices:
 
 def published_device(device: Device, taints: Sequence[Taint] = ()) -> Object:
     """The device with its model, memory, parent device, other attributes and taints."""
-    parent = {"parent": device.parent.replace("/", "-")} if device.parent else {}
+    whole = device.path_on_node.rpartition("/")[0]
+    parent = {"parent": whole.replace("/", "-")} if whole else {}
     attributes = {"model": device.model, **parent, **device.attributes}
     return {
         "name": device.name,

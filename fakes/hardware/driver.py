@@ -37,7 +37,6 @@ from drahealth.fakes.control.commands import (
 from drahealth.fakes.control.definition import handles
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions
 from drahealth.fakes.control.replies import DriverState
-from drahealth.fakes.control.taint import Taint
 from drahealth.fakes.control.without_subcommand import (
     CloseEndpoint,
     FailClaims,
@@ -47,9 +46,10 @@ from drahealth.fakes.control.without_subcommand import (
     OpenEndpoint,
     Play,
     Report,
+    SelectDevices,
     SetHealth,
 )
-from drahealth.fakes.hardware.devices import Devices, driver_options
+from drahealth.fakes.hardware.devices import Devices, Taints, driver_options
 from drahealth.fakes.hardware.driver_instance import CallCounts, DriverInstance
 from drahealth.fakes.hardware.failing import FaultHandlers
 from drahealth.fakes.hardware.instances import DriverInstances, OnStatus
@@ -61,8 +61,6 @@ from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe
 from drahealth.proto.values import DeviceHealth
 from drahealth.proto.values import Report as HealthReport
-
-Taints = tuple[Taint, ...]
 
 
 class FakeDriver(FaultHandlers, DriverControl, Registered):
@@ -87,7 +85,7 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
         self._tainting = asyncio.Lock()
         self._instances = DriverInstances(options, self._clock, self._make, self._begin)
         if options.unhealthy_taint:
-            self._devices.table.add(_TaintsByHealth(self._devices, self._instances))
+            self._devices.table.add(TaintsByHealth(self._devices, self._instances.publish_later))
 
     @classmethod
     def for_node(
@@ -196,27 +194,14 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
 
     @handles(TaintDevices)
     async def _taint(self, command: TaintDevices) -> None:
-        paths = [device.path for device in self._devices.named(command.device)]
-        taint = Taint(command.key, command.value, command.effect)
-
-        def tainted(path: str, there: Taints) -> Taints:
-            return (*(t for t in there if (t.key, t.effect) != (taint.key, taint.effect)), taint)
-
-        await self._change_taints(paths, tainted)
+        async with self._tainting:
+            await self._set_taints(self._devices.tainted(command))
 
     @handles(UntaintDevices)
     async def _untaint(self, command: UntaintDevices) -> Sequence[str]:
-        paths = [device.path for device in self._devices.named(command.device)]
-        had = list[str]()
-
-        def left(path: str, there: Taints) -> Taints:
-            kept = tuple(
-                taint for taint in there if taint.key != command.key or command.effect not in ("", taint.effect)
-            )
-            had.extend([path] if kept != there else [])
-            return kept
-
-        await self._change_taints(paths, left)
+        async with self._tainting:
+            left, had = self._devices.untainted(command)
+            await self._set_taints(left)
         return had
 
     @handles(Reset)
@@ -277,6 +262,10 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
     async def _get_devices(self, query: GetDevices) -> tuple[DeviceHealth, ...]:
         return self._devices.table.all()
 
+    @handles(SelectDevices)
+    async def _select(self, query: SelectDevices) -> Sequence[str]:
+        return self._devices.selected(query)
+
     @handles(GetState)
     async def _get_state(self, query: GetState) -> DriverState:
         current = self._instances.current
@@ -297,11 +286,6 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
         )
 
     # -- internals
-
-    async def _change_taints(self, paths: Sequence[str], changed: Callable[[str, Taints], Taints]) -> None:
-        async with self._tainting:
-            before = self._devices.taints
-            await self._set_taints({**before, **{path: changed(path, before.get(path, ())) for path in paths}})
 
     async def _set_taints(self, taints: dict[str, Taints]) -> None:
         """Publishes the taints; restores the previous ones after an error. The caller holds `_tainting`."""
@@ -342,12 +326,12 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
             await self.failing.suspend()
 
 
-class _TaintsByHealth:
+class TaintsByHealth:
     """Publishes the devices when one becomes Unhealthy or stops being so. It is a `HealthReporter`."""
 
-    def __init__(self, devices: Devices, instances: DriverInstances) -> None:
+    def __init__(self, devices: Devices, publish_later: Callable[[], None]) -> None:
         self._devices = devices
-        self._instances = instances
+        self._publish_later = publish_later
         self._last = devices.tainted_by_health()
 
     def report_changes(self, changed: HealthReport, *, coalesces: bool) -> None:
@@ -359,4 +343,4 @@ class _TaintsByHealth:
         now = self._devices.tainted_by_health()
         if now != self._last:
             self._last = now
-            self._instances.publish_later()
+            self._publish_later()

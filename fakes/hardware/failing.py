@@ -161,7 +161,9 @@ class Machine:
         bad = [found for found in visible if self._policy.health(found.id) is Health.UNHEALTHY]
         worst = (bad or visible)[-1]  # the newest one
         vanished = any(found.vanishes for found in bad)
-        return DeviceState(self._policy.health(worst.id), worst.message_for(path), not vanished, ids)
+        return DeviceState(
+            self._policy.health(worst.id), worst.message_for(self._inventory[path].path_on_node), not vanished, ids
+        )
 
     def is_healthy(self, path: str) -> bool:
         """Whether the device and its partitions are reported, all as Healthy. Raises ValueError."""

@@ -1,13 +1,16 @@
 """The devices of a fake: models, memory, attributes, partitions, links, and their CDI names and specs."""
 
 import json
+import math
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from random import Random
+from types import MappingProxyType
 
 from drahealth.fakes.hints import near
 
@@ -33,16 +36,29 @@ class Device:
     """The pool of the device; empty: the driver's pool."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of a container with the device, by CDI."""
+    node: str = ""
+    """The node of the device, in an inventory of several nodes. Its path begins with the node: `fleet-3/gpu-0`."""
+
+    @property
+    def path_on_node(self) -> str:
+        """The path without the node."""
+        return self.path[len(self.node) + 1 :] if self.node else self.path
 
     @property
     def parent(self) -> str:
         """The path of the device of which this is a partition; empty for a whole device."""
-        return self.path.rpartition("/")[0]
+        whole = self.path_on_node.rpartition("/")[0]
+        return f"{self.node}/{whole}" if self.node and whole else whole
 
     @property
     def name(self) -> str:
         """The name in the API."""
-        return self.path.replace("/", "-")
+        return self.path_on_node.replace("/", "-")
+
+    @property
+    def unique_name(self) -> str:
+        """The name in the API, after the node in an inventory of several nodes."""
+        return f"{self.node}/{self.name}" if self.node else self.name
 
 
 class Inventory:
@@ -51,8 +67,8 @@ class Inventory:
     def __init__(self, devices: Iterable[Device]) -> None:
         self.devices = tuple(devices)
         self._by_path = {device.path: device for device in self.devices}
-        self._by_name = {device.name: device for device in self.devices}
-        names = Counter(device.name for device in self.devices)
+        self._by_name = {device.unique_name: device for device in self.devices}
+        names = Counter(device.unique_name for device in self.devices)
         if twice := [name for name, count in names.items() if count > 1]:
             raise ValueError(f"duplicate device name: {', '.join(twice)}")
         self._partitions: dict[str, list[str]] = {}
@@ -76,6 +92,21 @@ class Inventory:
                 Device(path, link=name if linked else ""),
                 *(Device(f"{path}/mig-{part}", memory="10Gi") for part in range(partitions)),
             )
+        )
+
+    def on_nodes(self, nodes: Mapping[str, Mapping[str, str]]) -> "Inventory":
+        """These devices on each of the nodes, with the attributes of their node. The pool of a device is its node."""
+        return Inventory(
+            replace(
+                device,
+                path=f"{node}/{device.path}",
+                attributes={**device.attributes, **attributes},
+                link=device.link and f"{node}/{device.link}",
+                pool=node,
+                node=node,
+            )
+            for node, attributes in nodes.items()
+            for device in self.devices
         )
 
     def __getitem__(self, path: str) -> Device:
@@ -120,6 +151,34 @@ class Inventory:
         words = [devices] if isinstance(devices, str) else devices
         return list(dict.fromkeys(path for word in words for path in self._named(word)))
 
+    def selected(
+        self,
+        devices: str | Sequence[str],
+        node: str = "",
+        attributes: Mapping[str, str] = MappingProxyType({}),
+        *,
+        percent: float = 100.0,
+        seed: int = 0,
+    ) -> list[str]:
+        """The paths of those of the devices whose node matches a pattern, and that have all of these attributes.
+
+        With `percent`, a random share of them, rounded up, in their order. Raises ValueError if none is left.
+        """
+        found = self.named(devices)
+        if node and not (found := [path for path in found if fnmatchcase(self[path].node, node)]):
+            names = {device.node: None for device in self.devices if device.node}
+            raise ValueError(f"no selected device is on a node {node!r}; {near(node, names)}")
+        for key, value in attributes.items():
+            if left := [path for path in found if str(self[path].attributes.get(key)) == value]:
+                found = left
+                continue
+            values = {str(device.attributes[key]): None for device in self.devices if key in device.attributes}
+            raise ValueError(f"no selected device has the {key} {value!r}; {near(value, values)}")
+        if percent >= 100:
+            return found
+        drawn = set(Random(seed).sample(range(len(found)), math.ceil(len(found) * percent / 100)))
+        return [path for number, path in enumerate(found) if number in drawn]
+
     def _named(self, word: str) -> Sequence[str]:
         if word == "all" or _WILDCARDS.intersection(word):
             return self.matching(word)
@@ -140,7 +199,7 @@ class Inventory:
             case "peers":
                 return [found for top in (whole, *self.peers(whole)) for found in self._with_partitions(top)]
             case "node":
-                return [d.path for d in self.devices]
+                return [d.path for d in self.devices if d.node == device.node]
         raise ValueError(f"unknown reach of a fault: {reach!r}")
 
     def _with_partitions(self, path: str) -> list[str]:

@@ -120,6 +120,10 @@ class HealthTable:
             return self.all()
         return tuple(device for name, device in self._health.items() if name not in self._unlisted)
 
+    def listed_among(self, devices: Iterable[Key]) -> Report:
+        """The same for some devices, by pool and name."""
+        return tuple(self._health[key] for key in devices if key not in self._unlisted)
+
     def check(self, devices: Iterable[DeviceHealth]) -> None:
         """Raises ValueError for an unknown device, or a value that no message can encode."""
         checked = tuple(devices)

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from drahealth.fakes.cluster.api import ApiError
 from drahealth.fakes.control.commands import Upgrade
@@ -47,12 +47,21 @@ WINDOWS = {"push": 5.0, "resync": 95.0, "start": 30.0, "restart": 30.0}
 log = logging.getLogger(__name__)
 
 
+class PlayedDriver(Protocol):
+    """A driver that takes commands in this process."""
+
+    @property
+    def options(self) -> DriverOptions: ...
+
+    async def do(self, command: Command[Any]) -> Any: ...
+
+
 class DriverStage(TimelineStage):
     """What cannot be done, or is not as expected, is logged and published, and the timeline continues."""
 
     def __init__(
         self,
-        driver: FakeDriver,
+        driver: PlayedDriver,
         story: Story,
         publish: Publish,
         pods: PodObserver,
@@ -87,7 +96,7 @@ class DriverStage(TimelineStage):
     async def do(self, subject: Subject, command: Command[Any]) -> Any:
         if subject == "device-plugin":
             return await self._plugin.do(command) if self._plugin else None
-        if isinstance(command, Upgrade):
+        if isinstance(command, Upgrade) and isinstance(self._driver, FakeDriver):
             return await begin_upgrade(self._driver, command.overlap, command.offer)
         return await self._driver.do(command)
 

@@ -531,6 +531,10 @@ class PodWorkers:
     def _is_ours(self, pod: Object) -> bool:
         return bool(pod["spec"].get("nodeName") == self._node_name)
 
+    def _node_of(self, pod: Object) -> Node:
+        """The node of one of our pods. An orphan has no `spec`."""
+        return self._node
+
     def _gone(self, uid: str) -> None:
         if uid in self._pods:
             self._pods[uid].pod.is_gone = True
@@ -549,7 +553,7 @@ class PodWorkers:
                 self._pods[uid].wake()
 
     def _begin(self, pod: PodObject) -> None:
-        self._pods[pod.uid] = self.lifecycle(self._node, pod)
+        self._pods[pod.uid] = self.lifecycle(self._node_of(pod.newest), pod)
         self._spawn(self._live(self._pods[pod.uid]))
 
     async def _live(self, life: PodLifecycle) -> None:

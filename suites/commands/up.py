@@ -7,6 +7,7 @@ import typer
 
 from drahealth.fakes.control.socket_path import DEFAULT_NODE
 from drahealth.manager.releases import DEFAULT_VERSION, VERSIONS_TEXT
+from drahealth.suites.fleet.topology import NODES_PER_RACK
 
 app = typer.Typer()
 
@@ -54,6 +55,23 @@ def up(
             metavar="NUMBER", help="Number of nodes of the control plane: NAME, NAME-2, NAME-3 and so on; default: 1."
         ),
     ] = None,
+    fleet: Annotated[
+        int | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Number of hollow nodes beside the node: fleet-0, fleet-1 and so on, each with the fake devices, and "
+            "without a kubelet. --timeline then plays on the fleet.",
+        ),
+    ] = None,
+    nodes_per_rack: Annotated[
+        int | None, typer.Option(metavar="NUMBER", help=f"Hollow nodes in a rack; default: {NODES_PER_RACK}.")
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT", help="Serve metrics of the fleet for Prometheus on 127.0.0.1; 0 selects a free port."
+        ),
+    ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="First remove the data of an earlier start of this node.")
     ] = False,
@@ -77,6 +95,9 @@ def up(
         timeline.absolute() if timeline else None,
         None if gates is None else gates_of(gates),
         nodes,
+        fleet,
+        nodes_per_rack,
+        metrics_port,
     )
     raise typer.Exit(run_up(name, options, fresh=fresh, foreground=foreground))
 

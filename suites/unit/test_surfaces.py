@@ -18,6 +18,7 @@ LISTED = {
     "fakes/sockets.py": "sockets of fake drivers",
     "manager/registration.py": "sockets of the reference",
     "suites/driver_checks/mutants/backend.py": "sockets of a driver under test",
+    "suites/fleet/program.py": "control socket of a fleet",
     "suites/processes/keeper.py": "proxy between a driver under test and its API server",
     "suites/driver_checks/subject/gateway.py": "proxy between a driver under test and its API server",
     "suites/targets/kubelet/processes.py": "kube-apiserver",

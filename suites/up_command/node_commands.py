@@ -244,7 +244,7 @@ class Status:
     """A node as `drahealth status` shows it; `memory` is the resident memory of all its processes in bytes.
 
     `first` is the node with the control plane, if that is another one. Its supervisor owns all processes, and its
-    memory includes that of the others.
+    memory includes that of the others. `fleet` is the number of hollow nodes, and `metrics` the URL of their metrics.
     """
 
     name: str
@@ -256,6 +256,8 @@ class Status:
     pid: int | None = None
     memory: int = 0
     first: str = ""
+    fleet: int = 0
+    metrics: str = ""
 
 
 def status_of(folder: NodeFolder) -> Status:
@@ -267,11 +269,15 @@ def status_of(folder: NodeFolder) -> Status:
     phase = state.phase if running or state.phase in ("stopped", "failed") else "killed"
     problem = state.problem or (_why_killed(folder) if phase == "killed" else "")
     kubeconfig, first = str(folder.kubeconfig), state.first
-    shown = Status(folder.name, phase, state.kubernetes, kubeconfig=kubeconfig, problem=problem, first=first)
+    fleet = 0 if first else state.fleet
+    shown = Status(
+        folder.name, phase, state.kubernetes, kubeconfig=kubeconfig, problem=problem, first=first, fleet=fleet
+    )
     if not running or state.process is None:
         return shown
     pid = state.process.pid
-    return replace(shown, server=state.server, pid=pid, memory=resident_memory(pid, folder.path if first else None))
+    size = resident_memory(pid, folder.path if first else None)
+    return replace(shown, server=state.server, pid=pid, memory=size, metrics="" if first else state.metrics)
 
 
 def _why_killed(folder: NodeFolder) -> str:
@@ -312,11 +318,12 @@ def show_statuses(statuses: Sequence[Status], *, as_json: bool) -> None:
     for one in statuses:
         runs = f"Kubernetes {one.kubernetes}" if one.kubernetes else "the reference"
         runs += f", control plane of {one.first}" if one.first else ""
+        runs += f", a fleet of {one.fleet} node{'s' * (one.fleet != 1)}" if one.fleet else ""
         memory = f", {one.memory // _MB} MB, process {one.pid}" if one.pid else ""
         why = f": {one.problem}" if one.problem else ""
         console.print(f"[bold]{escape(one.name)}[/]  {one.phase}{escape(why)}  {runs}{memory}", soft_wrap=True)
         if one.pid:
-            console.print(f"  {one.server}  {escape(one.kubeconfig)}", soft_wrap=True)
+            console.print(f"  {one.server}  {escape(one.kubeconfig)}  {one.metrics}".rstrip(), soft_wrap=True)
 
 
 def show_ready(
@@ -334,11 +341,12 @@ def show_ready(
     already, after = (" already", "") if seconds is None else ("", f" after {seconds:.1f} s")
     names = [each.name for each in nodes or (folder,)]
     subject = f"node {names[0]} is" if len(names) == 1 else f"nodes {', '.join(names)} are"
-    console.print(f"[bold]{subject}{already} Ready[/]{after}: {state.title}", soft_wrap=True)
-    console.print("\n".join(next_lines(folder, drivers)), soft_wrap=True, markup=False)
+    fleet = f", and a fleet of {state.fleet} node{'s' * (state.fleet != 1)}" if state.fleet else ""
+    console.print(f"[bold]{subject}{already} Ready[/]{after}: {state.title}{fleet}", soft_wrap=True)
+    console.print("\n".join(next_lines(folder, drivers, fleet=bool(fleet))), soft_wrap=True, markup=False)
 
 
-def next_lines(folder: NodeFolder, drivers: Sequence[Sequence[str]]) -> list[str]:
+def next_lines(folder: NodeFolder, drivers: Sequence[Sequence[str]], *, fleet: bool = False) -> list[str]:
     """The commands to try next."""
     named, drahealth = folder.name != DEFAULT_NODE, command_name()
     name = f" --name {folder.name}" if named else ""
@@ -348,6 +356,7 @@ def next_lines(folder: NodeFolder, drivers: Sequence[Sequence[str]]) -> list[str
         driver, device = drivers[0]
         options = [f"--name {folder.name}"] if named else []
         options += [f"--driver {driver}"] if len(drivers) > 1 else []
-        lines.append(" ".join([drahealth, "ctl", *options, f"inject xid/48 {device}"]))
+        command = "--fleet inject xid/48 --percent 5" if fleet else f"inject xid/48 {device}"
+        lines.append(" ".join([drahealth, "ctl", *options, command]))
     lines.append(f"{drahealth} down{name}")
     return lines

@@ -11,11 +11,18 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from drahealth.fakes.control.socket_path import CONTROL_SOCKET, DEFAULT_NODE, STATE_VARIABLE, nodes_folder
+from drahealth.fakes.control.socket_path import (
+    CONTROL_SOCKET,
+    DEFAULT_NODE,
+    FLEET_SOCKET,
+    STATE_VARIABLE,
+    nodes_folder,
+)
 from drahealth.fakes.program.private_files import replace_file
 from drahealth.proto.quoting import one_line
 from drahealth.proto.version import __version__
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.fleet.topology import NODES_PER_RACK
 from drahealth.suites.targets.kubelet.binaries import Binaries
 from drahealth.suites.targets.kubelet.control_plane import ComponentGates, gates_by_component
 from drahealth.suites.targets.progress import Progress
@@ -87,6 +94,11 @@ class NodeFolder:
     def socket(self) -> Path:
         """The control socket of the drivers."""
         return self.path / CONTROL_SOCKET
+
+    @property
+    def fleet_socket(self) -> Path:
+        """The control socket of the fleet."""
+        return self.path / FLEET_SOCKET
 
     @property
     def inventory(self) -> Path:
@@ -292,6 +304,12 @@ class NodeState:
     """The number of nodes of the control plane."""
     first: str = ""
     """The name of the node with the control plane, if that is another one."""
+    fleet: int = 0
+    """The number of hollow nodes of the control plane."""
+    rack: int = NODES_PER_RACK
+    """The number of hollow nodes in a rack."""
+    metrics: str = ""
+    """URL of the metrics of the fleet."""
     format: int = FORMAT
     drahealth: str = __version__
 

@@ -46,11 +46,18 @@ class UpNode(Protocol):
 class RealNode:
     """Implements `UpNode` with a real kubelet and control plane, and a fake container runtime.
 
-    `joining` are the names of the other nodes.
+    `joining` are the names of the other nodes. `for_fleet`: the control plane is also that of a fleet.
     """
 
     def __init__(
-        self, components: Components, folder: NodeFolder, lock: int, port: int, joining: Sequence[str]
+        self,
+        components: Components,
+        folder: NodeFolder,
+        lock: int,
+        port: int,
+        joining: Sequence[str],
+        *,
+        for_fleet: bool,
     ) -> None:
         from drahealth.suites.targets.kubelet.cluster import LocalCluster
         from drahealth.suites.targets.run_directory import RunDirectory
@@ -66,6 +73,7 @@ class RealNode:
             gates=components.gates,
             keep=True,
             api_port=port,
+            for_fleet=for_fleet,
         )
         self._closing = AsyncExitStack()
         self.server = ""
@@ -226,4 +234,4 @@ def make_node(
     """The node of this state, not started. Raises ConfigurationError."""
     if components is None:
         return ReferenceNode(folder, state.gates)
-    return RealNode(components, folder, lock, port, joining)
+    return RealNode(components, folder, lock, port, joining, for_fleet=bool(state.fleet))

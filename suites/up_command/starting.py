@@ -17,6 +17,7 @@ from drahealth.fakes.control.socket_path import STATE_VARIABLE
 from drahealth.fakes.program.errors import CommandError
 from drahealth.fakes.program.usage import as_called
 from drahealth.suites.errors import ConfigurationError, HarnessError
+from drahealth.suites.fleet.topology import fleet_names
 from drahealth.suites.targets.kubelet.processes import telling_line
 from drahealth.suites.targets.progress import Progress, StagePrinter
 from drahealth.suites.up_command.node_commands import show_ready
@@ -40,6 +41,7 @@ from drahealth.suites.up_command.options import (
     check_files,
     check_running,
     counted,
+    fleet_memory,
     note_on_default,
     planned,
 )
@@ -117,7 +119,7 @@ def prepare(folder: NodeFolder, options: UpOptions, *, fresh: bool, progress: Pr
             lock = _locked(folder, stack)
         earlier = read_state(folder.path)
         state = planned(options, earlier)
-        check_files(options, state.nodes)
+        check_files(options, state.nodes, state.fleet)
         _check_room(folder, state)
         joining = [(each, _locked(each, stack)) for each in _joining(folder, state)]
         components = components_of(state, progress)
@@ -128,6 +130,8 @@ def prepare(folder: NodeFolder, options: UpOptions, *, fresh: bool, progress: Pr
 def _joining(first: NodeFolder, state: NodeState) -> list[NodeFolder]:
     """The folders of the other nodes. Raises ConfigurationError if one is a node of its own."""
     found = further_folders(first, state.nodes)
+    if state.fleet and (twice := {each.name for each in found} & {each.name for each in fleet_names(state.fleet)}):
+        raise ConfigurationError(f"node {min(twice)} is also a node of the fleet", "pass another --name")
     for each in found:
         if each.exists() and has_state(each.path) and first_of(each) != first.name:
             raise ConfigurationError(
@@ -246,15 +250,21 @@ def _check_room(folder: NodeFolder, state: NodeState) -> None:
             f"{folder.path} needs {_NEEDED // _MB} MB, and its disk has {free // _MB} MB",
             f"free some disk space, or set {STATE_VARIABLE} to a short folder on another disk",
         )
-    if state.nodes > 1:
+    if state.nodes > 1 or state.fleet:
         import psutil  # takes 30 ms
 
-        available, needed = psutil.virtual_memory().available // _MB, NODE_MEMORY * (state.nodes - 1)
-        if available < needed:
-            raise HarnessError(
-                f"{counted(state.nodes)} need {needed} MB of memory beside the first node, and {available} MB are free",
-                "pass a smaller --nodes, or end other processes",
-            )
+        available = psutil.virtual_memory().available // _MB
+        for nodes, needed, option in (
+            (state.nodes, NODE_MEMORY * (state.nodes - 1), "--nodes"),
+            (state.fleet, fleet_memory(state.fleet), "--fleet"),
+        ):
+            if available < needed:
+                kind = " of the fleet" if option == "--fleet" else ""
+                raise HarnessError(
+                    f"{counted(nodes)}{kind} need {needed} MB of memory beside the first node, "
+                    f"and {available} MB are free",
+                    f"pass a smaller {option}, or end other processes",
+                )
 
 
 # The command `drahealth up`: in the background or in the foreground, and what it prints.
@@ -269,7 +279,7 @@ def run_up(name: str, options: UpOptions, *, fresh: bool, foreground: bool) -> i
     progress = StagePrinter(Console(stderr=True, highlight=False))
     folder = NodeFolder(name)
     if folder.exists() and (state := read_state(folder.path)) and is_ready(state):
-        check_files(options, state.nodes)
+        check_files(options, state.nodes, state.fleet)
         check_running(folder, state, options, fresh=fresh, foreground=foreground)
         joined = [] if state.first else _join_again(folder, state, progress)
         show_ready(folder, state, state.drivers, time.monotonic() - since if joined else None, nodes=joined)

@@ -8,8 +8,8 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,11 +29,12 @@ from drahealth.suites.up_command.node_folder import (
     write_state,
 )
 from drahealth.suites.up_command.nodes import RealNode, UpNode, make_node
-from drahealth.suites.up_command.options import DEFAULT_INVENTORY, UpOptions, counted
+from drahealth.suites.up_command.options import DEFAULT_INVENTORY, FLEET_INVENTORY, UpOptions, counted
 
 if TYPE_CHECKING:
     from drahealth.fakes.serve.settings import Settings
     from drahealth.suites.up_command.served_drivers import ServedDrivers
+    from drahealth.suites.up_command.served_fleet import ServedFleet
 
 Report = Callable[[Mapping[str, Any]], None]
 """Takes {"stage": ...} during the start, then {"ready": ...} or {"error": ..., "code": ...}."""
@@ -211,31 +212,64 @@ class Supervisor:
         folder, options = self._folder, self._options
         self._write(self._state)
         if not folder.inventory.exists():
-            folder.inventory.write_text(DEFAULT_INVENTORY, encoding="utf-8")
+            default = FLEET_INVENTORY if self._state.fleet else DEFAULT_INVENTORY
+            folder.inventory.write_text(default, encoding="utf-8")
         async with AsyncExitStack() as stack:
             joining = [one.folder.name for one in self._joining]
             node = make_node(self._state, self._components, folder, self._lock, port_in(folder.kubeconfig), joining)
             of_nodes = f" with {counted(self._state.nodes)}" if joining else ""
+            of_nodes += f" and a fleet of {counted(self._state.fleet)}" if self._state.fleet else ""
             self._report({"stage": f"Starting {self._state.title}{of_nodes}"})
             stack.push_async_callback(node.stop)
             await node.start()
             # The slow imports are here because the components, which have other processes, start meanwhile.
             from drahealth.suites.up_command.served_drivers import drivers_settings
 
-            settings = drivers_settings(folder, node.paths, options.inventory or folder.inventory, options.timeline)
+            inventory = options.inventory or folder.inventory
+            timeline = None if self._state.fleet else options.timeline
+            settings = drivers_settings(folder, node.paths, inventory, timeline)
             if options.inventory:
                 shutil.copyfile(options.inventory, folder.inventory)  # the next start uses it, too
             await node.until_registered()
             stack.push_async_callback(self._others.stop)
             if isinstance(node, RealNode):
                 self._others.start(node, folder.inventory)
+            fleet = await stack.enter_async_context(self._fleet(settings))
             drivers = await _until_ready(stack, node, settings, folder.logs / "driver.log")
-            await run_until_first(self._others.until_ready(), drivers.wait(), node.wait(), self._others.wait())
+            await run_until_first(self._until_others(fleet), *self._failures(drivers, node, fleet))
             self._state = self._state.at("ready", server=node.server, drivers=_first_devices(settings))
+            self._state = replace(self._state, metrics=fleet.metrics if fleet else "")
             write_state(folder.path, self._state)
             self._removes = self._always_removes
             self._report({"ready": {"drivers": self._state.drivers}})
-            await run_until_first(drivers.wait(), node.wait(), self._others.wait())
+            await run_until_first(*self._failures(drivers, node, fleet))
+
+    @asynccontextmanager
+    async def _fleet(self, settings: "Settings") -> "AsyncIterator[ServedFleet | None]":
+        """The fleet, which starts beside the node; None without one."""
+        if not self._state.fleet:
+            yield None
+            return
+        from drahealth.suites.up_command.served_fleet import served_fleet
+
+        async with served_fleet(self._folder, self._state, settings, self._options) as fleet:
+            yield fleet
+
+    async def _until_others(self, fleet: "ServedFleet | None") -> None:
+        """Returns when the other nodes and the fleet are Ready."""
+        await self._others.until_ready()
+        if fleet:
+            await fleet.until_ready()
+
+    def _failures(
+        self, drivers: "ServedDrivers", node: UpNode, fleet: "ServedFleet | None"
+    ) -> "Iterator[Awaitable[None]]":
+        """Each waits until a part fails."""
+        yield drivers.wait()
+        yield node.wait()
+        yield self._others.wait()
+        if fleet:
+            yield fleet.wait()
 
     def _fail(self, error: Exception) -> int:
         code = error.code if isinstance(error, CommandError) else 2 if isinstance(error, ConfigurationError) else 3

@@ -15,11 +15,13 @@ from drahealth.suites.targets.audit import AuditLog
 from drahealth.suites.targets.kubelet import processes as logs
 from drahealth.suites.targets.kubelet.binaries import Binaries
 from drahealth.suites.targets.kubelet.control_plane import (
+    FLEET_API_SERVER_FLAGS,
     ComponentGates,
     ControlPlane,
     certificate_flags,
     clients_with,
     environment,
+    fleet_clients,
 )
 from drahealth.suites.targets.kubelet.layout import (
     ADMIN,
@@ -139,10 +141,12 @@ class Parts:
         gates: ComponentGates,
         keep: bool,
         api_port: int,
+        for_fleet: bool,
     ) -> "Parts":
         """Starts only the sandbox; with `keep` the folder stays when this process is killed.
 
-        The API server gets `api_port` if it is free. Raises HarnessError if this machine does not allow it.
+        For a fleet, clients do not limit their requests, and the writes of Pod statuses are not logged. The API
+        server gets `api_port` if it is free. Raises HarnessError if this machine does not allow it.
         """
         again = layout.etcd_dir.exists()
         async with contextlib.AsyncExitStack() as stack:
@@ -166,9 +170,9 @@ class Parts:
                     binaries,
                     layout,
                     api.port,
-                    clients=clients_with(gates),
-                    audit=True,
-                    flags=certificate_flags(layout),
+                    clients=fleet_clients(gates) if for_fleet else clients_with(gates),
+                    audit=not for_fleet,
+                    flags=[*certificate_flags(layout), *(FLEET_API_SERVER_FLAGS if for_fleet else ())],
                 ),
                 Kubelet(running, binaries, layout, node_name, outward_address()),
                 NodeReadiness(probe, node_name, again=again),
@@ -205,6 +209,7 @@ class LocalCluster:
     `cri_socket` is the socket of the container runtime, which must listen before the kubelet starts. `sync_frequency`
     is that of the kubelet, in seconds. With `keep` the folder of the run stays after the end, and a kept folder is
     started again. The API server gets `api_port` if that is free. Other nodes can `join`, whose names `joining` lists.
+    `for_fleet` is for thousands of hollow nodes: then there is no `audit`.
     """
 
     def __init__(
@@ -219,6 +224,7 @@ class LocalCluster:
         gates: ComponentGates = _NO_GATES,
         keep: bool = False,
         api_port: int = 0,
+        for_fleet: bool = False,
     ) -> None:
         self.node_name = node_name
         self.layout = Layout(run_dir.path)
@@ -233,6 +239,7 @@ class LocalCluster:
         self._sync_frequency = sync_frequency
         self._keep = keep
         self._api_port = api_port
+        self._for_fleet = for_fleet
         self._parts: Parts | None = None
 
     @property
@@ -379,6 +386,7 @@ class LocalCluster:
             gates=self._gates,
             keep=self._keep,
             api_port=self._api_port,
+            for_fleet=self._for_fleet,
         )
         await parts.control_plane.start(self._gates.api_server)
         if start_runtime:

@@ -25,6 +25,32 @@ async def test_a_fault_is_injected_and_recovered_by_what_is_enough(serving: Rig)
     assert await serving.health() == HEALTHY
 
 
+async def test_a_share_of_the_devices_is_drawn_with_a_seed(serving: Rig) -> None:
+    said = await serving.ctl("inject", "xid/48", "gpu-0", "gpu-1", "--percent", "50", "--seed", "7")
+    assert (said.code, len((await serving.told("state"))["faults"])) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("inject", "xid/48"), "missing DEVICE"),
+        (("inject", "xid/48", "--percent", "0"), "--percent must be above 0 and at most 100, got '0'"),
+        (("inject", "xid/48", "--percent", "some"), "--percent must be above 0 and at most 100, got 'some'"),
+        (("inject", "xid/48", "all", "--seed", "7"), "--seed needs --percent"),
+        (("inject", "xid/48", "--rack", "rack-1"), "no selected device has the rack 'rack-1'"),
+        (("inject", "xid/48", "--node", "fleet-*"), "no selected device is on a node 'fleet-*'"),
+        (("reset", "--percent", "5"), "`reset` is not for single devices; remove --percent"),
+        (("--fleet", "inject", "xid/48", "all"), "--socket and --fleet exclude each other"),
+    ],
+)
+async def test_a_selection_that_makes_no_sense_changes_nothing(
+    serving: Rig, arguments: tuple[str, ...], words: str
+) -> None:
+    said = await serving.ctl(*arguments)
+    assert (said.code, said.err.startswith(f"drahealth: {words}")) == (2, True)
+    assert (await serving.told("state"))["faults"] == {}
+
+
 async def test_a_fault_of_a_divided_device_reaches_its_partitions(serving: Rig) -> None:
     await serving.ctl("inject", "xid/79", "split")
     assert await serving.health() == {**HEALTHY, "split-mig-0": "Unhealthy", "split-mig-1": "Unhealthy"}

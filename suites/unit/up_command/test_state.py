@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -189,3 +190,45 @@ def test_the_next_commands_name_the_node_and_the_driver(tmp_path: Path) -> None:
 def test_a_folder_with_a_long_path_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="DRAHEALTH_STATE"):
         NodeFolder("a", tmp_path / ("x" * 60)).make()
+
+
+@pytest.mark.parametrize(
+    ("given", "earlier", "words"),
+    [
+        (UpOptions(fleet=0), None, "--fleet must be between 1 and 10000, got 0"),
+        (UpOptions(fleet=10001), None, "--fleet must be between 1 and 10000, got 10001"),
+        (UpOptions(rack=4), None, "--nodes-per-rack needs --fleet"),
+        (UpOptions(metrics_port=0), None, "--metrics-port needs --fleet"),
+        (UpOptions(fleet=3, metrics_port=70000), None, "--metrics-port must be between 0 and 65535, got 70000"),
+        (UpOptions(fleet=3, reference=True), None, "--reference and --fleet exclude each other"),
+        (
+            UpOptions(fleet=3),
+            NodeState("1.37.2", fleet=4),
+            "a fleet of 4 nodes, 16 in a rack",
+        ),
+    ],
+)
+def test_wrong_options_of_a_fleet_are_rejected(given: UpOptions, earlier: NodeState | None, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(words)):
+        planned(given, earlier)
+
+
+def test_a_fleet_stays_with_the_data_of_its_start() -> None:
+    state = planned(UpOptions(), NodeState("1.37.2", fleet=4, rack=2))
+    assert (state.fleet, state.rack) == (4, 2)
+
+
+def test_a_fleet_that_does_not_fit_into_memory_is_rejected(folder: NodeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=100_000_000))
+    with pytest.raises(HarnessError, match="1000 nodes of the fleet need 1000 MB"):
+        prepare(folder, UpOptions(fleet=1000), fresh=False, progress=silent)
+    assert list(folder.path.parent.iterdir()) == []
+
+
+def test_an_inventory_with_device_plugins_is_rejected_for_a_fleet(tmp_path: Path) -> None:
+    path = tmp_path / "inventory.yaml"
+    path.write_text(
+        "format: inventory/v1\ndevices: [{name: gpu}]\nplugins: [{resource: example.com/tpu, devices: [{name: tpu}]}]\n"
+    )
+    with pytest.raises(CommandError, match="a fleet has no device plugins"):
+        check_files(UpOptions(inventory=path, fleet=2), 1, 2)
