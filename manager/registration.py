@@ -3,15 +3,15 @@
 import asyncio
 import logging
 import stat
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import grpc
 import grpc.aio
-from watchfiles import awatch
+from watchfiles import Change, awatch
 
 from drahealth.manager.calls import PluginCalls, first_error, path_text, spawn
 from drahealth.manager.plugin import REASON_LIMIT
@@ -45,12 +45,14 @@ class Refused(Exception):
 class Socket:
     """A registration socket. A socket that is removed and created again is another one (W-17).
 
-    `made` is its modification time, which for a socket is its creation; links and modes do not change it.
+    `made` is its modification time, which for a socket is its creation; links and modes do not change it. They change
+    `changed`: a link that was removed and made again has another one.
     """
 
     path: Path
     inode: int
     made: int
+    changed: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,8 @@ class RegistrationDirectory:
         try:
             changes = awatch(self._path, debounce=50, step=5, rust_timeout=_RESCAN, yield_on_timeout=True)
             await self._compare()
-            async for _ in changes:
-                await self._compare()
+            async for events in changes:
+                await self._compare({path for change, path in events if change is Change.deleted})
         except* (OSError, RuntimeError) as errors:  # no watches left, the directory has gone, or a name that is no text
             why = one_line(str(first_error(errors)), _WORDS)
             log.error("%s cannot be watched, reading it once a second instead: %s", self._path, why)
@@ -117,11 +119,14 @@ class RegistrationDirectory:
             await self._compare()
             await self._clock.sleep(_RESCAN / 1000)
 
-    async def _compare(self) -> None:
-        found = set(find_sockets(self._path))
-        for socket in [known for known in self._tasks if known not in found]:
-            await self._gone(socket)
-        for socket in found - self._tasks.keys():
+    async def _compare(self, deleted: Collection[str] = ()) -> None:
+        """`deleted` are the paths that were deleted since the last call. A socket can be there again by now."""
+        found = {socket: socket for socket in find_sockets(self._path)}
+        for socket in list(self._tasks):
+            now = found.get(socket)
+            if now is None or (str(socket.path) in deleted and now.changed != socket.changed):
+                await self._gone(socket)
+        for socket in found.keys() - self._tasks.keys():
             name = f"registration of {socket.path.name}"
             self._tasks[socket] = spawn(self._keep_registered(socket), name)
 
@@ -199,7 +204,7 @@ def find_sockets(directory: Path) -> Iterator[Socket]:
                 with suppress(OSError):
                     found = path.lstat()
                     if stat.S_ISSOCK(found.st_mode):
-                        yield Socket(path, found.st_ino, found.st_mtime_ns)
+                        yield Socket(path, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
                     elif stat.S_ISDIR(found.st_mode):
                         folders.append(path)
 

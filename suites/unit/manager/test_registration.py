@@ -116,6 +116,16 @@ async def test_recreated_socket_registers_another_plugin(node: Node) -> None:
     await node.run_pod("pod", await node.claim("gpu", "gpu-0"))
 
 
+async def test_socket_that_is_removed_and_restored_at_once_is_registered_again(node: Node) -> None:
+    await node.run_driver()
+    served = node.registry / f"{DRIVER}-reg.sock"
+    hidden = served.with_name(".hidden")
+    hidden.hardlink_to(served)
+    served.unlink()
+    served.hardlink_to(hidden)
+    await until(lambda: len(node.happened(Registered)) == 2)
+
+
 async def test_hard_link_or_mode_change_keeps_the_socket_identity(node: Node) -> None:
     odd = await node.serve(OddPlugin(name="odd").methods)
     (before,) = find_sockets(node.registry)
