@@ -76,6 +76,13 @@ _SUBCOMMANDS = {
         "run",
         "Play timelines on the devices of a Pod, and check the Pod status. The exit codes are those of `run`.",
     ),
+    "soak": (
+        "run",
+        (
+            "Play random timelines on several drivers, device plugins and Pods at the same time, round after round, "
+            "with restarts of the drivers, the kubelet and the API server."
+        ),
+    ),
     "record": (
         "timelines",
         "Record the health reports of a driver as a timeline, until the health stream ends, or until Ctrl-C.",

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 import typer
@@ -39,6 +40,25 @@ def signals_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def terminated_gracefully() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C: cancel the current step, and stop everything that was started."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background
+            signal.default_int_handler(number, frame)
+        signal.raise_signal(signal.SIGINT)  # the running event loop handles it
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 # Programs that SIGTERM and Ctrl-C end in order.

@@ -1,4 +1,4 @@
-"""The subcommands `run`, `doctor` and `play` of `drahealth`, which have the options of all targets."""
+"""The subcommands `run`, `doctor`, `play` and `soak` of `drahealth`, which have the options of all targets."""
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
@@ -87,7 +87,7 @@ def _text(value: str | bool | None) -> str | None:
     return value
 
 
-# The subcommands `run`, `doctor` and `play` of `drahealth`, which have the options of targets.
+# The subcommands `run`, `doctor`, `play` and `soak` of `drahealth`, which have the options of targets.
 
 app = typer.Typer()
 
@@ -206,5 +206,62 @@ def play(
     raise typer.Exit(
         play_timelines(
             files, given | played, exitfirst=exitfirst, report=report, junitxml=junitxml, histories=histories
+        )
+    )
+
+
+@app.command("soak")
+@takes_target_options("run")
+def soak(
+    given: Given,
+    duration: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="DURATION",
+            help="How long to play rounds, such as 30m; default: 10m. It is real time: on the reference, hours of "
+            "simulated time pass in minutes. The last round ends a little later.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="The same seed gives the same rounds. Default: a random one, which is printed."),
+    ] = None,
+    continued: Annotated[
+        str | None,
+        typer.Option(
+            "--continue",
+            metavar="FILE.json",
+            help="Continue the soak of this report after its last round, on the same target with the same seed, until "
+            "it has lasted for the time of --for in all. Default of --for: that of the report. Default of --report: "
+            "this file.",
+        ),
+    ] = None,
+    number: Annotated[
+        int | None, typer.Option("--round", metavar="N", min=1, help="Play only this round of --seed.")
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option(metavar="FILE.json", help="Write the report, also after each round.")
+    ] = None,
+    junitxml: JUnitFile = None,
+) -> None:
+    """Play random timelines on several drivers, device plugins and Pods at the same time, round after round, with
+    restarts of the drivers, the kubelet and the API server.
+
+    Each round is judged by the invariants, and by the known issues of the release. The processes of drahealth, of the
+    fake drivers (with --driver process) and of a kubelet on this machine are watched for leaks.
+    Exit codes: 0 passed, 1 a round failed or a process leaks, 2 wrong usage, 3 error in the environment or interrupted.
+    """
+    from drahealth.suites.commands.soak_run import run_soak
+
+    raise typer.Exit(
+        run_soak(
+            given,
+            duration=duration,
+            seed=seed,
+            continued=continued,
+            number=number,
+            report=report,
+            junitxml=junitxml,
         )
     )

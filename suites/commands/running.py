@@ -2,10 +2,8 @@
 
 import os
 import shlex
-import signal
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +12,6 @@ from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
-from types import FrameType
 from typing import Any
 
 import psutil
@@ -28,6 +25,7 @@ from drahealth.fakes.program.usage import as_called, command_as_called
 from drahealth.fakes.program.user_files import FileError
 from drahealth.fakes.timelines.play import stories
 from drahealth.proto.quoting import printable, printable_lines
+from drahealth.suites.commands.ending import terminated_gracefully
 from drahealth.suites.errors import ConfigurationError, HarnessError
 from drahealth.suites.judging.ledger import known_issues
 from drahealth.suites.output_paths import check_histories_folder, check_output_file
@@ -126,7 +124,7 @@ class Live:
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if hasattr(report, "drahealth"):
-            self._row(ScenarioResult.of(report.drahealth))
+            self.show(ScenarioResult.of(report.drahealth))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -154,7 +152,8 @@ class Live:
         except (BrokenPipeError, SystemExit):  # rich raises SystemExit
             self._pipe_is_closed = True
 
-    def _row(self, result: ScenarioResult) -> None:
+    def show(self, result: ScenarioResult) -> None:
+        """Print the row of a result."""
         if result.outcome == "error" and self._cannot_start():
             self._print(_text(f"No scenario ran: {as_called(result.problem)}", "red"))
             return
@@ -248,7 +247,7 @@ def run_scenarios(
     arguments += [f"--drahealth-histories={Path(histories).absolute()}"] if histories else []
     arguments += [f"--junitxml={Path(junitxml).absolute()}"] if junitxml else []
     # pytest captures the output of scenarios. Rows are written to a copy of the original output.
-    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as output, _isolated(), _terminated_gracefully():
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as output, _isolated(), terminated_gracefully():
         live = Live(console or Console(file=output, highlight=False))
         start = time.monotonic()
         code = pytest.main(arguments, plugins=[live, HandedOver(options)])
@@ -272,25 +271,6 @@ def _isolated() -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
-
-
-@contextmanager
-def _terminated_gracefully() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C: cancel the current step, and stop everything that was started."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(number: int, frame: FrameType | None) -> None:
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background
-            signal.default_int_handler(number, frame)
-        signal.raise_signal(signal.SIGINT)  # the running event loop handles it
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _no_match(match: str | None) -> ConfigurationError:

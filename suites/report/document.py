@@ -25,6 +25,7 @@ from drahealth.suites.driver_checks.verdicts import (
 )
 from drahealth.suites.judging.diagnosis import Cause
 from drahealth.suites.judging.ledger import Quote
+from drahealth.suites.report.soak import Soak
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -59,14 +60,14 @@ class RequirementResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(ABC):
-    """The report of `run`, `play`, `check`, `judge`, `certify` or `observe`. Readers ignore unknown keys."""
+    """The report of `run`, `play`, `soak`, `check`, `judge`, `certify` or `observe`. Readers ignore unknown keys."""
 
     __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
 
     format: Format
     """Name and version of this format. The version changes if a key is removed or changes its meaning."""
-    kind: Literal["run", "play", "check", "certificate", "kubelet-certificate", "observation"]
-    """What the report is about: a run of scenarios or of timelines, a check or a certification of a driver, the
+    kind: Literal["run", "play", "soak", "check", "certificate", "kubelet-certificate", "observation"]
+    """What the report is about: a run of scenarios or of timelines, a soak, a check or a certification of a driver, the
     certification of a kubelet, or an observation."""
     subject: str
     """What was tested: the target, or the driver."""
@@ -106,7 +107,7 @@ Outcome = Literal["passed", "known issue", "not applicable", "failed", "error"]
 """`known issue`: all failures are known issues of the release. `not applicable`: not run, because the target or the
 health API lacks something that the scenario needs. `error`: a failure of the harness or of the machine."""
 
-Command = Literal["drahealth run", "drahealth play", "pytest"]
+Command = Literal["drahealth run", "drahealth play", "drahealth soak", "pytest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,11 +343,34 @@ class ScenariosReport(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport(ScenariosReport):
-    """The report of `drahealth run`, `drahealth play`, or pytest with these scenarios."""
+    """The report of `drahealth run`, `drahealth play`, `drahealth soak`, or pytest with these scenarios."""
 
     __pydantic_config__: ClassVar[Any] = {"use_attribute_docstrings": True}
 
-    kind: Literal["run", "play"]
+    kind: Literal["run", "play", "soak"]
+    soak: Soak | None = None
+    """What only a soak has; null for any other run. The scenarios of a soak are its rounds."""
+
+    @property
+    def tone(self) -> Tone:
+        """As of other runs; of a soak, good only if all leaks were judged."""
+        found = ScenariosReport.tone.fget(self)  # type: ignore[attr-defined]
+        return "open" if found == "good" and self.soak and self.soak.not_judged else found
+
+    def result_code(self) -> int:
+        """As of other runs. A leak is a failure, too."""
+        code = ScenariosReport.result_code(self)
+        return 1 if code == 0 and self.soak and self.soak.leaks else code
+
+    def words(self) -> str:
+        """As of other runs; of a soak, also what leaks, or whose leaks were not judged."""
+        words = ScenariosReport.words(self)
+        if self.soak is None or self.interrupted:
+            return words
+        if self.soak.leaks:
+            return f"{words}, {', '.join(f'{one.process} leaks {one.resource}' for one in self.soak.leaks)}"
+        unjudged = " and ".join(self.soak.not_judged)
+        return f"{words}, leaks of {unjudged} not judged" if unjudged else words
 
 
 def exit_code(counts: Mapping[Outcome, int], *, interrupted: bool, missing: int = 0) -> int:

@@ -17,6 +17,8 @@ from drahealth.suites.report.document import (
     ObservationReport,
     Report,
     RequirementResult,
+    RunReport,
+    ScenarioResult,
 )
 from drahealth.suites.report.run_report import Run
 
@@ -34,8 +36,10 @@ _RESULTS = {
 }
 
 
-def to_junit(report: CheckReport | KubeletReport | ObservationReport) -> str:
-    """The report of a check, a certification or an observation as JUnit XML."""
+def to_junit(report: CheckReport | KubeletReport | ObservationReport | RunReport) -> str:
+    """The report of a check, a certification, an observation or a soak as JUnit XML."""
+    if isinstance(report, RunReport):
+        return _soaked(report)
     if isinstance(report, KubeletReport):
         return _kubelet(report)
     if isinstance(report, ObservationReport):
@@ -76,6 +80,31 @@ def _kubelet(report: KubeletReport) -> str:
     if not report.complete:
         cases.append(_unfinished(name))
     return str(_suites(suite, cases).tostring().decode())
+
+
+def _soaked(report: RunReport) -> str:
+    """A test case for each round, and for each resource of a process."""
+    suite = TestSuite(report.program)
+    _describe(suite, report, report.conditions.versions.get("drahealth", ""))
+    cases = [_round(one) for one in report.scenarios]
+    for use in report.soak.uses if report.soak else ():
+        case = TestCase(f"{use.process} {use.resource}", "drahealth.soak.leaks")
+        if use.verdict != "no leak":
+            case.result = [(Failure if use.verdict == "leak" else Skipped)(_clean(str(use)))]
+        cases.append(case)
+    if report.interrupted:
+        cases.append(_unfinished("drahealth.soak"))
+    return str(_suites(suite, cases).tostring().decode())
+
+
+def _round(one: ScenarioResult) -> TestCase:
+    case = TestCase(_clean(one.title), "drahealth.soak", one.seconds)
+    kinds = {"failed": Failure, "error": Error, "known issue": Skipped}
+    if kind := kinds.get(one.outcome):
+        result = kind(_clean(f"{one.outcome}: {', '.join((*one.known_issues, *one.broken))}"))
+        result.text = _clean("\n".join(filter(None, (one.problem, one.rerun))))
+        case.result = [result]
+    return case
 
 
 def _describe(suite: TestSuite, report: Report, drahealth: str) -> None:

@@ -21,11 +21,13 @@ from drahealth.suites.report.document import (
     ObservationReport,
     ReleaseView,
     RequirementResult,
+    RunReport,
     ScenarioResult,
     ScenariosReport,
     Tone,
 )
 from drahealth.suites.report.lanes import Group, Lanes, lanes_of, scenario_group
+from drahealth.suites.report.soak import Soak
 
 NODE_WORDS = {Verdict.PASS: "passes", Verdict.FAIL: "fails", Verdict.NOT_APPLICABLE: "passes"}
 """The verdict on a node in words; any other is incomplete."""
@@ -281,7 +283,7 @@ def run_column(
 ) -> Column:
     """The report as a column. `histories` are those of its scenarios, by key."""
     counts = ", ".join(f"{count} {outcome}" for outcome, count in report.counts.items())
-    about = report.conditions
+    about, soak = report.conditions, report.soak if isinstance(report, RunReport) else None
     facts = {
         "target": report.subject,
         "health API": report.health_api or "v1 and v1alpha1, as advertised",
@@ -290,9 +292,12 @@ def run_column(
         "machine": " ".join(about.host.get(key, "") for key in ("system", "release", "machine")).strip(),
         "commit": about.revision or "",
         **{f"node {one.node}": str(one) for one in report.nodes},
+        **(_soak_facts(soak) if soak else {}),
     }
     why_no_lanes = "The histories that the report names are not there."
-    if not any(one.history_file for one in report.scenarios):
+    if soak:
+        why_no_lanes = "A soak keeps no histories."
+    elif not any(one.history_file for one in report.scenarios):
         why_no_lanes = (
             "The lanes over time need the histories of the run: `drahealth run --report FILE --histories DIR`."
         )
@@ -335,6 +340,13 @@ def _facts_of_kubelet(certificate: KubeletCertificate) -> Iterator[tuple[str, st
 
 def _explanations(one: RequirementResult, certificate: KubeletCertificate) -> tuple[Detail, ...]:
     return tuple(Detail("certificate", one.verdict, line) for line in certificate.explanation(one.id))
+
+
+def _soak_facts(soak: Soak) -> dict[str, str]:
+    """The time of a soak, its bound, and a row for each resource of each process."""
+    about, failures = soak.lines()
+    uses = {f"{use.process} {use.resource}": str(use).partition(": ")[2] for use in soak.uses}
+    return {"soak": about, "failures": failures, **uses}
 
 
 def _scenarios(id_: str, scenarios: tuple[ScenarioResult, ...]) -> tuple[Detail, ...]:

@@ -17,6 +17,7 @@ from drahealth.suites.report.document import (
     ScenarioResult,
     exit_code,
 )
+from drahealth.suites.report.soak import Soak
 
 _WORST_FIRST = (
     *(Verdict.FAIL, Verdict.ERROR, Verdict.KNOWN_ISSUE),
@@ -47,6 +48,8 @@ class Run:
     conditions: Conditions = field(default_factory=Conditions)
     nodes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """The nodes that are judged by themselves: the release of the kubelet and its profile, by name."""
+    soak: Soak | None = None
+    """What only a soak has."""
 
     def take(self, data: Mapping[str, Any]) -> ScenarioResult:
         """Add a result from plain data. A later result of the same scenario is merged into the first one."""
@@ -80,6 +83,9 @@ class Run:
 
     def reason(self) -> str:
         """Why the run is not complete, in a clause; empty if it is."""
+        if self.soak and self.interrupted:
+            found = self.stopped or "the soak was interrupted"
+            return f"{found}; it has lasted {self.soak.lasted:.0f} s of {self.soak.asked:.0f} s"
         if self.ended_early:
             found = self.stopped or ("the run was interrupted" if self.interrupted else "scenarios have no result")
             return f"{found}; {len(self.results)} of {self.selected} planned scenarios have a result"
@@ -99,8 +105,9 @@ class Run:
         return tuple(found)
 
     def exit_code(self) -> int:
-        """0 passed, 1 failed, 2 no scenario ran, 3 error of harness or environment, or a run without its end."""
-        return exit_code(self.counts(), interrupted=self.interrupted, missing=self.missing)
+        """0 passed, 1 failed or a leak, 2 no scenario ran, 3 error of harness or environment, or no end."""
+        code = exit_code(self.counts(), interrupted=self.interrupted, missing=self.missing)
+        return 1 if code == 0 and self.soak and self.soak.leaks else code
 
     def verdicts(self) -> dict[str, Verdict]:
         """The worst verdict per requirement; NOT_TESTED if no scenario of the run checked it."""
@@ -115,11 +122,13 @@ class Run:
         ledger, verdicts = requirements(), self.verdicts()
         failed = [name for name, verdict in verdicts.items() if verdict is Verdict.FAIL]
         reasons = [f"The run shows violations of {', '.join(failed)}."] if failed else []
+        if self.soak:
+            reasons += [f"A leak: {one}." for one in self.soak.leaks]
         if reason := self.reason():
             reasons.append(f"The run is not complete: {reason}.")
         report = RunReport(
             format=FORMAT,
-            kind="play" if self.conditions.command == "drahealth play" else "run",
+            kind="soak" if self.soak else "play" if self.conditions.command == "drahealth play" else "run",
             subject=self.about,
             verdict="",
             exit_code=self.exit_code() if exit_code is None else exit_code,
@@ -145,9 +154,11 @@ class Run:
                     verdict=verdict,
                 )
                 for name, verdict in verdicts.items()
+                if not self.soak or verdict is not Verdict.NOT_TESTED  # a soak checks only what holds in any history
             ),
             scenarios=tuple(self.results),
             nodes=self.by_node(),
+            soak=self.soak,
         )
         return replace(report, verdict=report.words())
 

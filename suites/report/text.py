@@ -24,6 +24,7 @@ from drahealth.suites.report.document import (
     NodeResult,
     ObservationReport,
     RequirementResult,
+    RunReport,
     ScenarioResult,
     ScenariosReport,
 )
@@ -207,6 +208,9 @@ def _markdown_lines(report: AnyReport) -> Iterator[str]:
     if isinstance(report, ScenariosReport) and report.nodes:
         yield ""
         yield from (f"- Node {_plain(f'{one.node}, {one}')}." for one in report.nodes)
+    if isinstance(report, RunReport) and report.soak:
+        yield ""
+        yield from (f"- {_plain(line)}" for line in (*report.soak.lines(), *map(str, report.soak.uses)))
     if report.reasons:
         yield ""
     yield from (f"- {_plain(reason)}" for reason in report.reasons[:5])

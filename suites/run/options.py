@@ -19,7 +19,7 @@ from drahealth.proto.health_apis import HealthApi
 from drahealth.proto.version import __version__
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.ledger import every_known_issue
-from drahealth.suites.report.document import Conditions
+from drahealth.suites.report.document import Command, Conditions
 from drahealth.suites.report.run_report import Run
 from drahealth.suites.targets import registry
 from drahealth.suites.targets.capabilities import Capability
@@ -208,15 +208,20 @@ _GIT_SECONDS = 10.0
 
 
 def run_of(options: Options, config: pytest.Config) -> Run:
-    """A run that starts now."""
-    only = options.health_api.name if options.health_api else None
-    over = "all" if options.every_health_api else only
+    """A run of pytest that starts now."""
     given = {name: config.getoption(option, None) for name, option in _OPTIONS.items()}
     texts = {name: str(value) for name, value in given.items() if value}
+    return new_run(options, config.getoption("drahealth_command") or "pytest", texts)
+
+
+def new_run(options: Options, command: Command, texts: Mapping[str, str]) -> Run:
+    """A run that starts now. `texts` are the options that do not belong to the target."""
+    only = options.health_api.name if options.health_api else None
+    over = "all" if options.every_health_api else only
     flags = options.configuration.flags
     fixed = {FIXED.name: ",".join(options.fixed)} if options.fixed else {}
     conditions = Conditions(
-        command=config.getoption("drahealth_command") or "pytest",
+        command=command,
         started=now(),
         profile=options.profile.name,
         kubernetes=flags.get("kubernetes"),

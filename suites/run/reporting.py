@@ -43,6 +43,7 @@ from drahealth.suites.run.scenario import (
     suffix,
 )
 from drahealth.suites.run.session import PLAYED, Played, Session
+from drahealth.suites.story.node import Node
 from drahealth.suites.targets.capabilities import Capability
 
 # Which scenarios a run planned, and why it ended before all of them had run.
@@ -418,7 +419,7 @@ class Reporting:
 
 
 @dataclass(frozen=True, slots=True)
-class _Failure:
+class Failure:
     """A failed check, with its explanation."""
 
     error: Violation | StepFailed
@@ -449,13 +450,18 @@ class _Failure:
             yield f"            {self.left_out} more: drahealth explain {entry.id}"
 
 
-def _failure(call: pytest.CallInfo[Any], played: Played | None, scenario: Scenario) -> _Failure | None:
+def _failure(call: pytest.CallInfo[Any], played: Played | None, scenario: Scenario) -> Failure | None:
     """The failed check of a scenario; None for any other error."""
     error = call.excinfo.value if call.excinfo else None
-    if played is None or not isinstance(error, Violation | StepFailed):
+    return explain(error, played.node, scenario.name) if played and error else None
+
+
+def explain(error: BaseException, node: Node, scenario: str) -> Failure | None:
+    """The failed check of a scenario on this node, with its explanation; None for any other error."""
+    if not isinstance(error, Violation | StepFailed):
         return None
-    found = quotes(error.requirement, scenario.name) if isinstance(error, Violation) else ()
-    return _Failure(error, played.node.diagnosis(error), found[:_QUOTES], len(found[_QUOTES:]))
+    found = quotes(error.requirement, scenario) if isinstance(error, Violation) else ()
+    return Failure(error, node.diagnosis(error), found[:_QUOTES], len(found[_QUOTES:]))
 
 
 def _is_harness(call: pytest.CallInfo[Any]) -> bool:
@@ -482,7 +488,7 @@ def _known_violations(played: Played) -> tuple[KnownViolation, ...]:
     )
 
 
-def _error_text(report: pytest.TestReport, call: pytest.CallInfo[Any], failure: _Failure | None) -> str:
+def _error_text(report: pytest.TestReport, call: pytest.CallInfo[Any], failure: Failure | None) -> str:
     """The full error text. It replaces the traceback of errors whose traceback does not help."""
     if call.excinfo is None or not report.failed:
         return ""

@@ -268,6 +268,13 @@ class NodeStage(TimelineStage):
             refused.where = where
             raise refused from error
 
+    async def begin(self) -> None:
+        """The workload runs. Returns when the timeline may begin."""
+
+    async def finish(self) -> None:
+        """The timeline has ended. The checks at the end need a running kubelet."""
+        await self._node.kubelet_starts()
+
     # -- what is done
 
     def begins(self, action: Action) -> None:
@@ -531,8 +538,11 @@ def story_time(passed: float, total: float) -> str:
     return f", at {at} of {end}"
 
 
-async def play_story(story: Story, node: Node, speed: float = 1.0) -> None:
-    """Play the timeline with its own driver, and a workload that holds the devices."""
+async def play_story(
+    story: Story, node: Node, speed: float = 1.0, make_stage: Callable[..., NodeStage] = NodeStage
+) -> None:
+    """Play the timeline with its own driver, and a workload that holds the devices. `make_stage` takes the arguments of
+    NodeStage."""
     inventory, plan, use = story.inventory, story.plan, story.timeline.use
     paths = inventory.leaves
     names = [inventory[path].name for path in paths]
@@ -545,10 +555,11 @@ async def play_story(story: Story, node: Node, speed: float = 1.0) -> None:
         await holder.begin(use.workload, count, [plugin.request(count)] if plugin else [])
         node.log(f"timeline {story.timeline.name}, seed {plan.seed}, plan {plan.hash}")
         node.timeline_began = time.monotonic()
-        stage = NodeStage(node, driver, holder, story, plugin=plugin, speed=speed)
+        stage = make_stage(node, driver, holder, story, plugin=plugin, speed=speed)
+        await stage.begin()
         left_out = await play(plan, stage, speed=speed)
         node.notes += dict.fromkeys((*stage.notes(), *notes(story, left_out)))
-        await node.kubelet_starts()  # the checks at the end need a running kubelet
+        await stage.finish()
 
 
 def notes(story: Story, left_out: Iterable[Action]) -> Iterator[str]:

@@ -7,15 +7,50 @@ from datetime import date
 from hypothesis import strategies as st
 
 from drahealth.proto.events import Event, SocketsListed
+from drahealth.proto.version import __version__
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.evidence import Evidence
 from drahealth.suites.driver_checks.judge import Judgement
 from drahealth.suites.driver_checks.summary import Outcome, Summary, summarize
 from drahealth.suites.driver_checks.verdicts import Finding, Verdict, requirements
+from drahealth.suites.report.document import Conditions, RunReport, ScenarioResult
+from drahealth.suites.report.run_report import Run
+from drahealth.suites.report.soak import ResourceSample, ResourceSeries, ResourceUse, Soak
 from drahealth.suites.unit.driver_checks.healthy_run import healthy_run
 
 TODAY = date(2026, 11, 22)
 RERUN = "drahealth check --requirement REQUIREMENT -- ./driver"
+
+
+def soaked() -> RunReport:
+    """An interrupted soak of 60 of 600 s, in which the descriptors of the drivers leak."""
+    about = Conditions(
+        command="drahealth soak",
+        started="2026-11-22T09:00:00+00:00",
+        profile="kep",
+        seed=7,
+        versions={"drahealth": __version__},
+        options={"target": "reference", "seed": "7", "for": "600s"},
+    )
+    run = Run("reference", "the reference, profile kep", interrupted=True, conditions=about)
+    run.results.append(ScenarioResult("round 1", "round 1: 3 drivers", ("STATUS-10",), "passed", 5.0, id="soak::1"))
+    sample = ResourceSample(5.0, 22, 9, 80.5, processes=3)
+    leak = ResourceUse("drivers", "descriptors", "leak", 1.0, 20, 30, 480.0, 1)
+    run.soak = Soak(
+        asked=600.0,
+        lasted=60.0,
+        simulated=1700.0,
+        pieces=1,
+        rounds=1,
+        steps=20,
+        disruptions={"start a Pod": 2},
+        unexplained=0,
+        per_round=1.0,
+        per_hour=179.7,
+        uses=(leak, ResourceUse("drahealth", "memory", "not judged", None, 80.5, 80.5, 0.0, 1)),
+        series=(ResourceSeries("drahealth", 7, (sample,)),),
+    )
+    return run.report(ended=None)
 
 
 def leave_sockets(_: str, event: Event) -> Event:

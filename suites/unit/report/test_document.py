@@ -17,7 +17,7 @@ from drahealth.suites.report.document import Conditions, Report, ScenarioResult,
 from drahealth.suites.report.run_report import Run
 from drahealth.suites.unit.driver_checks.certificates import certified, core_run
 from drahealth.suites.unit.driver_checks.healthy_run import healthy_run
-from drahealth.suites.unit.report.reports import RERUN, failing, summaries
+from drahealth.suites.unit.report.reports import RERUN, failing, soaked, summaries
 
 PUBLISHED = json.loads(Path(__file__).parents[3].joinpath("docs", "reference", "report.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(PUBLISHED)
@@ -43,6 +43,7 @@ def run(command: Any = "drahealth run") -> Report:
 OF_ALL_KINDS = {
     "run": run(),
     "play": run("drahealth play"),
+    "soak": soaked(),
     "check": check(failing()[0]),
     "certificate": certified(core_run())[1],
 }
@@ -53,7 +54,7 @@ def test_published_schema_is_that_of_this_release() -> None:
     assert report_schema() == PUBLISHED
 
 
-@pytest.mark.parametrize("kind", ["RunReport", "KubeletReport", "CheckReport", "Conditions", "ScenarioResult"])
+@pytest.mark.parametrize("kind", ["RunReport", "KubeletReport", "CheckReport", "Conditions", "ScenarioResult", "Soak"])
 def test_each_key_of_the_schema_has_a_description(kind: str) -> None:
     keys = PUBLISHED["$defs"][kind]["properties"].items()
     assert [name for name, about in keys if "description" not in about] == []
