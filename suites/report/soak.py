@@ -20,7 +20,7 @@ class ResourceSample:
     descriptors: int
     threads: int
     memory: float
-    """Resident memory in MB."""
+    """Resident memory in MB, without the pages of files such as code."""
     processes: int | None = None
     """The number of processes below it, with itself; null for a process of which this is not counted."""
 

@@ -22,8 +22,6 @@ from drahealth.suites.report.soak import LeakVerdict, Resource, ResourceSeries, 
 
 WARM_UP = 60.0
 """Seconds after the start of a process that are not judged."""
-JUDGED = 180.0
-"""Seconds after the warm-up. A shorter series is not judged: its growth is noise, or still warm-up."""
 SAMPLES = 6
 """The fewest samples of a judged series."""
 KEPT = 120
@@ -38,13 +36,15 @@ class Limit:
     """The growth per minute, half of that of the smallest leak that must be found."""
     noise: float
     """The growth in all that can be noise."""
+    judged: float
+    """Seconds after the warm-up. A shorter series is not judged: its growth is noise, or still warm-up."""
 
 
 LIMITS: Mapping[Resource, Limit] = {
-    "processes": Limit(0.5, 2),
-    "descriptors": Limit(0.5, 2),
-    "threads": Limit(0.5, 2),
-    "memory": Limit(0.5, 2.0),
+    "processes": Limit(0.5, 2, 180),
+    "descriptors": Limit(0.5, 2, 180),
+    "threads": Limit(0.5, 2, 180),
+    "memory": Limit(0.5, 2.5, 300),
 }
 """Memory in MB."""
 
@@ -56,12 +56,13 @@ Points = Sequence[tuple[float, float]]
 
 def use_of(process: str, resource: Resource, series: Sequence[Points]) -> ResourceUse:
     """The verdict on one resource of the processes with this name. Each series is that of one process."""
-    kept = [one for one in map(_after_warm_up, series) if _is_long(one)]
+    limit = LIMITS[resource]
+    kept = [one for one in map(_after_warm_up, series) if _is_long(one, limit.judged)]
     values = [value for points in series for _, value in points]
     found: LeakVerdict = "not judged"
     growth = None
     if kept:
-        limit, growth = LIMITS[resource], slope(kept) * 60
+        growth = slope(kept) * 60
         late = slope([_second_half(points) for points in kept]) * 60
         is_leak = min(growth, late) >= limit.per_minute and sum(map(_growth, kept)) > limit.noise
         found = "leak" if is_leak else "no leak"
@@ -110,8 +111,8 @@ def _after_warm_up(points: Points) -> Points:
     return [point for point in points if point[0] - points[0][0] >= WARM_UP]
 
 
-def _is_long(points: Points) -> bool:
-    return len(points) >= SAMPLES and points[-1][0] - points[0][0] >= JUDGED
+def _is_long(points: Points, seconds: float) -> bool:
+    return len(points) >= SAMPLES and points[-1][0] - points[0][0] >= seconds
 
 
 def _second_half(points: Points) -> Points:

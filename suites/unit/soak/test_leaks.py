@@ -34,7 +34,7 @@ def test_descriptor_a_minute_is_a_leak() -> None:
     assert found.per_minute == pytest.approx(1, abs=0.1)
 
 
-@pytest.mark.parametrize("minutes", [6, 30, 600])
+@pytest.mark.parametrize("minutes", [7, 30, 600])
 def test_megabyte_a_minute_in_noisy_memory_is_a_leak(minutes: float) -> None:
     assert verdict("memory", series(minutes, noisy(lambda minute: 90 + minute, 1.0))) == "leak"
 
@@ -56,8 +56,9 @@ def test_warm_up_noise_and_steps_are_no_leak(resource: Resource, value: Callable
     assert verdict(resource, series(20, value)) == "no leak"
 
 
-def test_process_that_ran_too_shortly_is_not_judged() -> None:
-    found = use_of("kubelet", "descriptors", [series(3.9, lambda minute: 22 + 5 * minute)])
+@pytest.mark.parametrize(("resource", "minutes"), [("descriptors", 3.9), ("memory", 5.9)])
+def test_process_that_ran_too_shortly_is_not_judged(resource: Resource, minutes: float) -> None:
+    found = use_of("kubelet", resource, [series(minutes, lambda minute: 22 + 5 * minute)])
     assert (found.verdict, found.per_minute, found.processes) == ("not judged", None, 1)
 
 
