@@ -359,7 +359,7 @@ class UnpublishesWhenIdle(_ChangesWhenIdle):
         return {self.around.node: Pool([self.published(name) for name in devices])}
 
 
-@mutant("driver-registers-again-at-the-same-socket", level="full")
+@mutant("driver-registers-again-at-the-same-socket", level="full", also=("get-info-describes-a-dra-driver",))
 class OtherNameWhenIdle(_ChangesWhenIdle):
     """After 20 s without a stream, GetInfo returns another driver name."""
 

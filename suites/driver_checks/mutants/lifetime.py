@@ -121,7 +121,7 @@ class RegistersOnce(Healthy):
         return await super().notified(request, context)
 
 
-@mutant("driver-registers-again-at-the-same-socket")
+@mutant("driver-registers-again-at-the-same-socket", also=("get-info-describes-a-dra-driver",))
 class NewNameAtSecondRegistration(Healthy):
     """The second GetInfo returns another driver name."""
 
