@@ -36,7 +36,7 @@ async def test_a_change_creates_an_event_even_if_the_pod_ended_while_the_api_ser
     await node.until(lambda: uid in {e.claim_uid for e in node.history.of(Unprepared)}, "start", released, "no call")
     await node.api_server_starts()
     await pod.is_in_phase("Failed")
-    await node.events_arrive()
+    await node.events_arrive(within="restart")  # the kubelet can wait before it watches Pods again
     with node.judging("EVENT-01", "an event reports the health that the final status shows"):
         pod.has_event(gpu, Health.UNKNOWN, before)
 

@@ -444,9 +444,10 @@ class Node(Disruptions):
         """Wait until the kubelet has run a pod on a new driver. All earlier work has begun by then."""
         await self.pod_with_a_gpu()
 
-    async def events_arrive(self) -> None:
+    async def events_arrive(self, within: Window = "start") -> None:
         """Wait until all earlier events are visible. The start event of a new pod is the fence."""
-        _, pod, _ = await self.pod_with_a_gpu()
+        pod = await self.pod((await self.claim(await self.driver()))["gpu"])
+        await pod.is_running(within)
         started = f"pod {pod.name} has the event Started"
         await self.until(lambda: any(e.reason == "Started" for e in pod.events()), "start", started, "no such event")
 
