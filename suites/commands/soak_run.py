@@ -25,7 +25,7 @@ from drahealth.suites.report.result_files import read_run_report
 from drahealth.suites.report.run_report import Run
 from drahealth.suites.run.options import Options, new_run, now
 from drahealth.suites.soak.campaign import Campaign, Progress
-from drahealth.suites.soak.leaks import LIMITS, WARM_UP
+from drahealth.suites.soak.leaks import LIMITS
 from drahealth.suites.targets.progress import StagePrinter
 from drahealth.suites.targets.registry import Launch
 
@@ -176,8 +176,9 @@ def lines_of(report: RunReport, path: str | None) -> Iterator[str]:
     yield from soak.lines()
     yield from map(str, soak.uses)
     if soak.not_judged:
+        warm = max(limit.warm_up for limit in LIMITS.values())
         longest = max(limit.judged for limit in LIMITS.values())
-        yield f"leaks are judged after a warm-up of {WARM_UP:g} s and {longest:g} s more of the same process"
+        yield f"memory is judged after {warm} rounds and {longest / 60:g} minutes more of a process; the others earlier"
     yield f"{report.verdict}{f': {report.reasons[-1]}' if report.interrupted else ''}"
     if report.interrupted and path:
         yield f"continue: drahealth soak --continue {path}"

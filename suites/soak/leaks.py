@@ -3,7 +3,8 @@
 A sample is taken at the end of each round, when all that the round made is removed. So the counts of two samples differ
 by what is never released, by noise, and by warm-up: caches and pools that fill after the start of a process.
 
-- The first `WARM_UP` seconds of a process are not judged. A restarted process is a new series.
+- The warm-up of a process is not judged: its first `WARM_UP` seconds, and its first rounds, because memory fills with
+  work and not with time. A restarted process is a new series.
 - The growth is the median of the slopes of all pairs of samples of a series (Theil and Sen), over all series. A few
   outliers, such as a sample during a garbage collection, do not change it.
 - Warm-up slows down, and a leak does not. So the growth in the later half of the samples must reach the limit, too,
@@ -36,15 +37,17 @@ class Limit:
     """The growth per minute, half of that of the smallest leak that must be found."""
     noise: float
     """The growth in all that can be noise."""
+    warm_up: int
+    """The samples at the start of a process that are not judged, even if its warm-up in seconds is over."""
     judged: float
     """Seconds after the warm-up. A shorter series is not judged: its growth is noise, or still warm-up."""
 
 
 LIMITS: Mapping[Resource, Limit] = {
-    "processes": Limit(0.5, 2, 180),
-    "descriptors": Limit(0.5, 2, 180),
-    "threads": Limit(0.5, 2, 180),
-    "memory": Limit(0.5, 2.5, 300),
+    "processes": Limit(0.5, 2, 5, 180),
+    "descriptors": Limit(0.5, 2, 5, 180),
+    "threads": Limit(0.5, 2, 5, 180),
+    "memory": Limit(0.5, 2.5, 20, 600),
 }
 """Memory in MB."""
 
@@ -57,7 +60,8 @@ Points = Sequence[tuple[float, float]]
 def use_of(process: str, resource: Resource, series: Sequence[Points]) -> ResourceUse:
     """The verdict on one resource of the processes with this name. Each series is that of one process."""
     limit = LIMITS[resource]
-    kept = [one for one in map(_after_warm_up, series) if _is_long(one, limit.judged)]
+    warm = (_after_warm_up(points, limit.warm_up) for points in series)
+    kept = [points for points in warm if _is_long(points, limit.judged)]
     values = [value for points in series for _, value in points]
     found: LeakVerdict = "not judged"
     growth = None
@@ -101,14 +105,15 @@ def slope(series: Iterable[Points]) -> float:
 
 
 def thinned(points: Sequence[T]) -> tuple[T, ...]:
-    """At most `KEPT` samples, spread evenly, among them the first and the last one."""
+    """At most `KEPT` samples: those of the warm-up, and others that are spread evenly, among them the last one."""
     if len(points) <= KEPT:
         return tuple(points)
-    return (*points[:-1:2], points[-1])
+    first = max(limit.warm_up for limit in LIMITS.values())
+    return (*points[:first], *points[first:-1:2], points[-1])
 
 
-def _after_warm_up(points: Points) -> Points:
-    return [point for point in points if point[0] - points[0][0] >= WARM_UP]
+def _after_warm_up(points: Points, samples: int) -> Points:
+    return [point for point in points[samples:] if point[0] - points[0][0] >= WARM_UP]
 
 
 def _is_long(points: Points, seconds: float) -> bool:

@@ -95,8 +95,8 @@ class Pace:
     """In one of so many rounds the kubelet restarts, and in another one the API server stops."""
 
 
-REAL = Pace(2.0, 16)
-"""A kubelet must run for some minutes before its leaks can be judged."""
+REAL = Pace(2.0, 40)
+"""A kubelet must run for some rounds and minutes before its leaks can be judged."""
 SIMULATED = Pace(15.0, 8)
 
 

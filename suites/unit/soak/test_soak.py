@@ -23,7 +23,7 @@ LEAKING = f"""{SHORT}
 import os
 from drahealth.suites.soak import leaks, watch
 leaks.WARM_UP, leaks.SAMPLES = 0.0, 4
-leaks.LIMITS = dict(leaks.LIMITS, descriptors=leaks.Limit(0.5, 2, 1.0))
+leaks.LIMITS = dict(leaks.LIMITS, descriptors=leaks.Limit(0.5, 2, 0, 1.0))
 held, sample = [], watch.Watch.sample
 def leak(self, at):
     for number in range(5):
