@@ -257,7 +257,8 @@ def messages_agree_while_a_fault_lasts(evidence: Evidence) -> Finding:
                 return failed(expected, seen, phase.step.number, number, later)
     if not compared:
         return not_tested("no two streams showed the same fault")
-    return passed(f"the messages of {compared} pairs of reports agree", found[0].step.number)
+    judged = passed(f"the messages of {compared} pairs of reports agree", found[0].step.number)
+    return replace(judged, grade=strongest(one.grade for one in found))
 
 
 def _other_message(phase: Phase) -> tuple[int, int] | None:

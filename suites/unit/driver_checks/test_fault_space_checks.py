@@ -79,6 +79,10 @@ def test_right_driver_passes(check: str) -> None:
     assert finding(check, run()).verdict is Verdict.PASS
 
 
+def test_messages_that_agree_have_the_grade_of_the_faults() -> None:
+    assert finding(MESSAGES, run()).grade == "forced"
+
+
 def test_streams_with_different_messages_of_one_fault_fail() -> None:
     def reported(stream: str, device: str, at: float) -> State:
         health, message = right(stream, device, at)
