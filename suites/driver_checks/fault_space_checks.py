@@ -406,11 +406,11 @@ def _planned(requirement: str, kind: _Kind, none: str, fix: str) -> Callable[[Ca
             all_ = phases(evidence, PLAN)
             if not all_:
                 return not_tested("no fault was caused")
-            mine = [(one, all_) for one in all_ if _kind(one.step) == kind]
+            mine = [one for one in all_ if _kind(one.step) == kind]
             if not mine:
                 return static(none, *(one.step.number for one in all_))
             after_idle = phases(evidence, "idle")
-            judged = [_graded(one, _reported(one, them)) for one, them in mine]
+            judged = [_graded(one, _reported(one, all_)) for one in mine]
             more = (_graded(one, _reported(one, after_idle)) for one in after_idle if _kind(one.step) == kind)
             judged += (one for one in more if one.verdict is Verdict.FAIL)
             found = worst(judged)

@@ -201,8 +201,8 @@ def _away(evidence: Evidence) -> list[tuple[int, float]]:
     ]
 
 
-def _is_away(evidence: Evidence, number: int) -> bool:
-    return any(start < number < end for start, end in _away(evidence))
+def _is_away(away: list[tuple[int, float]], number: int) -> bool:
+    return any(start < number < end for start, end in away)
 
 
 @check(
@@ -252,13 +252,13 @@ def driver_answers_while_the_api_server_is_down(evidence: Evidence) -> Finding:
     for down, up in away:
         if ended := _exit(evidence, down, up):
             return failed("the driver keeps running", exit_text(ended.what), down, ended.number)
-    calls = [one for one in evidence.of(GrpcCall, _NAME) if _is_away(evidence, one.number)]
+    calls = [one for one in evidence.of(GrpcCall, _NAME) if _is_away(away, one.number)]
     for call in calls:
         if call.what.code != "OK" and not (f"/{call.what.method}" in _PREPARES and is_served(call.what)):
             expected = f"{call.what.method} succeeds while the API server is down"
             return failed(expected, outcome(call.what), call.number)
     for missing in evidence.of(RegistrationFailed, _NAME):
-        if _is_away(evidence, missing.number):
+        if _is_away(away, missing.number):
             expected = "the registration socket exists while the API server is down"
             return failed(expected, missing.what.problem, missing.number)
     for unprepare in _unprepares(evidence):
@@ -266,9 +266,7 @@ def driver_answers_while_the_api_server_is_down(evidence: Evidence) -> Finding:
             expected = "NodeUnprepareResources has a result for each claim"
             return failed(expected, f"no result for {', '.join(lost)}", unprepare.number)
     served = served_apis(evidence)
-    opened = [
-        one for one in streams(evidence, _NAME) if one.api.name in served and _is_away(evidence, one.opened.number)
-    ]
+    opened = [one for one in streams(evidence, _NAME) if one.api.name in served and _is_away(away, one.opened.number)]
     for one in opened:
         if not one.reports and one.end and is_done(evidence, _NAME):
             expected = "a health report while the API server is down"
@@ -281,8 +279,8 @@ def driver_answers_while_the_api_server_is_down(evidence: Evidence) -> Finding:
 
 def _unprepares(evidence: Evidence) -> list[ClaimCall]:
     """The calls that unprepare claims while the API server is down."""
-    found = claim_calls(evidence, _NAME)
-    return [one for one in found if one.kind == "unprepare" and _is_away(evidence, one.number)]
+    away = _away(evidence)
+    return [one for one in claim_calls(evidence, _NAME) if one.kind == "unprepare" and _is_away(away, one.number)]
 
 
 @check(
