@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from drahealth.proto.quoting import quoted
+
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _TERM = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _MAX_SECONDS = 10 * 365 * 86400.0
@@ -94,3 +96,16 @@ def _seconds(compact: str, text: str, hint: str = HINT) -> float:
     if seconds > _MAX_SECONDS:
         raise ValueError(f"a duration must be at most ten years, got {text!r}")
     return seconds
+
+
+def option_seconds(option: str, text: str, longest_days: int) -> float:
+    """The seconds of an option that takes one fixed duration of 1 s or more. Raises ValueError, which names it."""
+    try:
+        found = Duration.parse(text)
+    except ValueError:
+        raise ValueError(f"{option}: invalid duration {quoted(text)}") from None
+    if found.kind != "fixed":
+        raise ValueError(f"{option} must be one duration, got {quoted(text)}")
+    if not 1.0 <= found.low <= longest_days * 24 * 3600.0:
+        raise ValueError(f"{option} must be between 1s and {longest_days}d, got {quoted(text)}")
+    return found.low

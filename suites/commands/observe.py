@@ -16,7 +16,7 @@ from drahealth.fakes.cluster.access import kubectl_config
 from drahealth.fakes.cluster.api import timestamp
 from drahealth.fakes.cluster.kube_client import KubeClient
 from drahealth.fakes.cluster.object_rules import subdomain_errors
-from drahealth.fakes.durations import FIXED_HINT, Duration
+from drahealth.fakes.durations import FIXED_HINT, option_seconds
 from drahealth.fakes.program.console import standard_output
 from drahealth.proto.quoting import printable, quoted
 from drahealth.proto.version import __version__
@@ -168,7 +168,7 @@ def show_observation(report: ObservationReport, console: Console) -> None:
     console.print(Text(said, style=style), soft_wrap=True)
 
 
-_LONGEST = 7 * 24 * 3600.0
+_LONGEST_DAYS = 7
 """Seconds: an observer keeps all facts in memory."""
 
 
@@ -202,14 +202,10 @@ def asked_for(driver: str, duration: str, namespace: str, device_class: str, ima
             f"--driver must be the name of a driver, got {quoted(driver)}", "such as gpu.example.com"
         )
     try:
-        found = Duration.parse(duration)
-    except ValueError:
-        raise ConfigurationError(f"--for: invalid duration {quoted(duration)}", FIXED_HINT) from None
-    if found.kind != "fixed":
-        raise ConfigurationError(f"--for must be one duration, got {quoted(duration)}", FIXED_HINT)
-    if not 1.0 <= found.low <= _LONGEST:
-        raise ConfigurationError(f"--for must be between 1s and 7d, got {quoted(duration)}", FIXED_HINT)
-    return Asked(driver, found.low, namespace, device_class, image, node_selector)
+        seconds = option_seconds("--for", duration, _LONGEST_DAYS)
+    except ValueError as error:
+        raise ConfigurationError(str(error), FIXED_HINT) from None
+    return Asked(driver, seconds, namespace, device_class, image, node_selector)
 
 
 def run(asked: Asked, kubeconfig: Path | None, context: str | None, outputs: Outputs) -> int:

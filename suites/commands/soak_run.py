@@ -12,8 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from drahealth.fakes.durations import FIXED_HINT, Duration
-from drahealth.proto.quoting import printable, quoted
+from drahealth.fakes.durations import FIXED_HINT, option_seconds
+from drahealth.proto.quoting import printable
 from drahealth.proto.version import __version__
 from drahealth.suites.commands.ending import terminated_gracefully
 from drahealth.suites.commands.running import Live
@@ -30,7 +30,7 @@ from drahealth.suites.targets.progress import StagePrinter
 from drahealth.suites.targets.registry import Launch
 
 _DEFAULT = 600.0
-_LONGEST = 30 * 24 * 3600.0
+_LONGEST_DAYS = 30
 _COMMAND: Command = "drahealth soak"
 _BESIDE = ("seed", "for", "round")
 """The options in a report that do not belong to the target."""
@@ -145,14 +145,9 @@ def _asked(
 def _seconds(duration: str) -> float:
     """Raises ConfigurationError."""
     try:
-        found = Duration.parse(duration)
-    except ValueError:
-        raise ConfigurationError(f"--for: invalid duration {quoted(duration)}", FIXED_HINT) from None
-    if found.kind != "fixed":
-        raise ConfigurationError(f"--for must be one duration, got {quoted(duration)}", FIXED_HINT)
-    if not 1.0 <= found.low <= _LONGEST:
-        raise ConfigurationError(f"--for must be between 1s and 30d, got {quoted(duration)}", FIXED_HINT)
-    return found.low
+        return option_seconds("--for", duration, _LONGEST_DAYS)
+    except ValueError as error:
+        raise ConfigurationError(str(error), FIXED_HINT) from None
 
 
 def _from(progress: Progress) -> str:
