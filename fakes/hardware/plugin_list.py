@@ -204,6 +204,9 @@ REGISTER_TIMEOUT = 10.0
 """Timeout of a Register call, in seconds."""
 
 _RESCAN = 500  # milliseconds between checks of the directory without a change
+_OWN_CONNECTION = (("grpc.use_local_subchannel_pool", 1),)
+"""gRPC would use an open connection to an earlier kubelet at the same path again."""
+_NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 
 log = logging.getLogger(__name__)
 
@@ -237,21 +240,30 @@ class KubeletRegistration:
             found = _identity(self._kubelet)
             if found is None or (found == known and self._has_socket()):
                 continue
-            if await self._ready() and await self._register():
+            if await self._ready() and await self._register(found):
                 known = found
 
-    async def _register(self) -> bool:
-        """Calls Register; returns whether the kubelet answered."""
-        async with grpc.aio.insecure_channel(target(self._kubelet)) as channel:
+    async def _register(self, socket: tuple[int, int]) -> bool:
+        """Calls Register; returns whether the kubelet answered.
+
+        A call that arrives while a kubelet stops can stay without an answer, so it ends when the socket has gone.
+        """
+        async with grpc.aio.insecure_channel(target(self._kubelet), options=_OWN_CONNECTION) as channel:
+            call = asyncio.ensure_future(REGISTER.stub(channel)(self._request, timeout=REGISTER_TIMEOUT))
             try:
-                await REGISTER.stub(channel)(self._request, timeout=REGISTER_TIMEOUT)
+                while not (await asyncio.wait([call], timeout=_RESCAN / 1000))[0]:
+                    if _identity(self._kubelet) != socket:
+                        await channel.close()
+                await call
             except grpc.aio.AioRpcError as error:
-                if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                if error.code() in _NO_ANSWER:
                     log.debug("%s: the kubelet does not answer: %s", self._request.resource_name, error.details())
                     return False
                 self._on_result(False, f"{error.code().name}: {error.details()}")
             else:
                 self._on_result(True, "")
+            finally:
+                call.cancel()
         return True
 
 

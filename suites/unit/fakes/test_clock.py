@@ -86,3 +86,12 @@ async def test_a_cancelled_sleeper_leaves_nothing_behind() -> None:
 def test_negative_or_infinite_jump_is_rejected(seconds: float) -> None:
     with pytest.raises(ValueError, match="jump must be"):
         JumpClock().jump(seconds)
+
+
+def test_step_of_the_system_clock_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = JumpClock()
+    before = clock.wall() - clock.now()
+    stepped = time.time() + 7200
+    monkeypatch.setattr(time, "time", lambda: stepped)
+    clock.jump(5)
+    assert clock.wall() - clock.now() == pytest.approx(before)

@@ -53,17 +53,21 @@ async def plugin(rig: Rig, request: pytest.FixtureRequest) -> PluginControl:
 
 
 class Kubelet:
-    """The kubelet's registration socket; answers with an error if it has one."""
+    """The kubelet's registration socket; answers with an error if it has one, and not at all if it hangs."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, *, hangs: bool = False) -> None:
         folder = rig.root / "device-plugins"
         self.asked: asyncio.Queue[Any] = asyncio.Queue()
         self.error = ""
-        self.socket = ServedSocket(folder / "kubelet.sock", folder / ".kubelet", {REGISTER: self._register})
+        self.hangs = hangs
+        lock = folder / (".hanging" if hangs else ".kubelet")
+        self.socket = ServedSocket(folder / "kubelet.sock", lock, {REGISTER: self._register})
         rig.on_close(self.socket.stop)
 
     async def _register(self, request: Any, context: Any) -> Any:
         self.asked.put_nowait(request)
+        if self.hangs:
+            await asyncio.Event().wait()
         if self.error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.error)
         return REGISTER.response()
@@ -119,6 +123,22 @@ async def test_it_serves_and_registers_again_when_its_socket_was_removed(rig: Ri
     (rig.root / SOCKET).unlink()
     await kubelet.is_asked()
     assert (rig.root / SOCKET).is_socket()
+
+
+async def test_it_registers_with_the_next_kubelet_if_one_never_answers(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drahealth.fakes.hardware.plugin_list.REGISTER_TIMEOUT", 3600.0)
+    plugin = FakeDevicePlugin(options(rig), observe=rig.events.append)
+    rig.on_close(plugin.stop)
+    hanging, kubelet = Kubelet(rig, hangs=True), Kubelet(rig)
+    await hanging.socket.start()
+    await plugin.start()
+    await hanging.is_asked()
+    (rig.root / "device-plugins/kubelet.sock").unlink()
+    await kubelet.socket.start()
+    await kubelet.is_asked()
+    await asyncio.wait_for(plugin.wait_registered(), PATIENCE)
 
 
 async def test_it_registers_again_without_a_restart(rig: Rig, plugin: PluginControl) -> None:
