@@ -7,14 +7,14 @@ from pathlib import Path
 
 from known_issues_page import REAL, Results
 
-from drahealth.manager.releases import patch_level
+from drahealth.manager.releases import DEFAULT_VERSION, patch_level
 from drahealth.suites.errors import ConfigurationError
 from drahealth.suites.judging.histories import format_history
 from drahealth.suites.judging.ledger import KnownIssue
 from drahealth.suites.judging.reproductions import FailedCheck, Reproduction, unreported
 from drahealth.suites.report.document import RunReport, ScenarioResult
 from drahealth.suites.report.result_files import read_histories, read_run_report
-from drahealth.suites.run.scenario import source_of
+from drahealth.suites.run.scenario import scenarios, source_of
 
 
 def recorded(
@@ -44,7 +44,10 @@ def recorded(
 
 
 def _chosen(name: str, results: Results) -> Reproduction | None:
-    """The newest release that showed the issue; of its scenarios the shortest of those with the fewest other issues."""
+    """The newest release that showed the issue; of its scenarios the shortest of those with the fewest other issues.
+
+    Without a result that shows it, the scenario that the ledger names, on the default release.
+    """
     shown = [
         (target.removeprefix(REAL), scenario, others)
         for target, outcomes in results.items()
@@ -53,7 +56,9 @@ def _chosen(name: str, results: Results) -> Reproduction | None:
         if name in others
     ]
     if not shown:
-        return None
+        titles = {issue.scenario for issue in unreported()[name]}
+        named = [one.name for one in scenarios() if one.title in titles]
+        return Reproduction(DEFAULT_VERSION, named[0]) if named else None
     release = max((one for one, _, _ in shown), key=patch_level)
     mine = [(len(others), len(source_of(scenario)), scenario) for one, scenario, others in shown if one == release]
     return Reproduction(release, min(mine)[2])
