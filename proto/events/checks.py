@@ -321,6 +321,8 @@ class FaultInjected:
     taint: str = ""
     """The taint that the driver must publish for the device while the fault lasts, as KEY:EFFECT or KEY=VALUE:EFFECT.
     Empty for none."""
+    message: str = ""
+    """Text that the driver's message for the device must have while the fault lasts; empty for any message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -294,6 +294,53 @@ def _last_shown(phase: Phase) -> list[tuple[Stream, float, int, DeviceHealth]]:
     return found
 
 
+@check(
+    "FAULT-17",
+    "services",
+    "faults",
+    reads=ALWAYS[1:],
+    fix="Make the message of a device from its current problem, in the same report as its health.",
+)
+def message_is_that_of_the_fault(evidence: Evidence) -> Finding:
+    """While a fault lasts, the message of the device has the text that the driver profile declares for it."""
+    found = phases(evidence, *ALWAYS)
+    if not found:
+        return _nothing(evidence)
+    declared = list(filter(_declared_message, found))
+    if not declared:
+        return not_applicable("no fault declares a message", found[0].step.number)
+    judged = 0
+    for phase in declared:
+        text = _declared_message(phase)
+        for stream, number, one in _messages(phase):
+            judged += 1
+            if text not in one.message:
+                seen = f"{phase.about}: {one.health} {one.message!r} in {stream}"
+                return failed(f"a message with {text!r}", seen, phase.step.number, number)
+    problems = (failed_adapter(one.step, str(one.device)) for one in declared)
+    if problem := next(filter(None, problems), None):
+        return problem
+    if not judged:
+        return not_tested("no stream with messages showed a fault that declares one")
+    result = passed(f"{judged} messages have the text that their fault declares", declared[0].step.number)
+    return replace(result, grade=strongest(one.grade for one in declared))
+
+
+def _messages(phase: Phase) -> Iterator[tuple[Stream, int, DeviceHealth]]:
+    """The reports with the fault after the settle time; before it the last one, unless it says what was said before."""
+    said = _said_in(phase.before)
+    for watched in phase.streams:
+        times = phase.times(watched) if "message" in watched.stream.api.carries else []
+        mine = [one for one in times if phase.is_shown(one[2]) and one[0] < phase.end - RECORDED]
+        for at, number, one in mine:
+            if at > phase.limit or (number == mine[-1][1] and (one.health, one.message) not in said):
+                yield watched.stream, number, one
+
+
+def _declared_message(phase: Phase) -> str:
+    return phase.step.what.message if isinstance(phase.step.what, FaultInjected) else ""
+
+
 # Other devices.
 
 

@@ -234,6 +234,7 @@ class Bench:
         action = fault.change if change else fault.break_
         assert action
         step: Literal["break", "change"] = "change" if change else "break"
+        message = (fault.changed_message if change else fault.message).replace("{device}", device.name)
 
         def record(outcome: ActionOutcome, seconds: float, problem: str) -> None:
             self.lab.record(
@@ -249,6 +250,7 @@ class Bench:
                     on_no_effect=fault.on_no_effect,
                     shows=tuple(map(str, shows)),
                     taint=str(fault.taint or ""),
+                    message=message,
                 )
             )
 
@@ -256,7 +258,7 @@ class Bench:
 
     async def breaks_more(self, second: Fault, device: Device, shows: Sequence[Health]) -> bool:
         """Breaks a broken device with a second fault, which changes the cause; returns whether the adapter is done."""
-        both = second.model_copy(update={"change": second.break_})
+        both = second.model_copy(update={"change": second.break_, "changed_message": ""})
         return await self.breaks(both, device, change=True, shows=shows)
 
     async def heals(self, fault: Fault, device: Device, shows: Sequence[Health] = ()) -> bool:

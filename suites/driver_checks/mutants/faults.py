@@ -146,6 +146,15 @@ class NewStreamsHaveNoMessages(Healthy):
                 yield report if has_messages else api.encode(shown, self.held_devices())
 
 
+@mutant("message-is-that-of-the-fault", level="core")
+class MessageOfTheReportBefore(Healthy):
+    """The health of a device is new at each change, and its message that of the report before."""
+
+    def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
+        old = {name: one.message for name, one in self.faults.items()}
+        super().apply_faults({name: replace(one, message=old.get(name, "")) for name, one in found.items()})
+
+
 @mutant("driver-survives-faults")
 class ExitsWhenADeviceBreaks(Healthy):
     """The driver exits when a device breaks."""

@@ -108,7 +108,7 @@ class SilentAfterRefusal(Healthy):
         return await super().get_info(request, context)
 
 
-@mutant("driver-registers-again-at-the-same-socket")
+@mutant("driver-registers-again-at-the-same-socket", also=("accepted-registration-is-acknowledged",))
 class RegistersOnce(Healthy):
     """NotifyRegistrationStatus fails when a restarted kubelet registers the driver again."""
 

@@ -21,7 +21,7 @@ from pydantic_core import CoreSchema, core_schema
 from drahealth.fakes.cluster.api import KINDS, OTHER_KINDS
 from drahealth.fakes.cluster.object_rules import label_key_errors, label_value_errors
 from drahealth.fakes.hints import near
-from drahealth.proto.values import Health
+from drahealth.proto.values import MESSAGE_LIMIT, Health
 from drahealth.suites.driver_checks.profile.values import FilePath, Seconds, Section, Text, Variables
 from drahealth.suites.driver_checks.verdicts import Grade
 
@@ -314,6 +314,11 @@ class Fault(Section):
     """What heals the device. restart: drahealth starts the driver again. none: the device stays broken."""
     health: Annotated[Health, BeforeValidator(_broken), _BROKEN] = Health.UNHEALTHY
     """The health that the driver must report for the broken device."""
+    message: StrictStr = Field(default="", max_length=MESSAGE_LIMIT, examples=["lost its link"])
+    """Text that the driver's message for the broken device has, as a part or as the whole. It can have {device}.
+    Default: none is judged."""
+    changed_message: StrictStr = Field(default="", max_length=MESSAGE_LIMIT, examples=["another cause"])
+    """The same after `change`."""
     taint: TaintSection | None = Field(
         default=None, examples=[{"key": "gpu.example.com/unhealthy", "effect": "NoSchedule"}]
     )

@@ -21,9 +21,10 @@ STATES: Mapping[float, State] = {
 }
 """What the driver reports of gpu-1, and when."""
 BROKEN = FaultInjected(
-    *("broken", "hot", "break", "node-a", "gpu-1", "write health", "forced", "Unhealthy", 1.0, "done", 0.1)
+    *("broken", "hot", "break", "node-a", "gpu-1", "write health", "forced", "Unhealthy", 1.0, "done", 0.1),
+    message="too hot",
 )
-CHANGED = replace(BROKEN, step="change")
+CHANGED = replace(BROKEN, step="change", message="fan broken")
 CLEARED = FaultCleared("broken", "hot", "node-a", "gpu-1", "remove health", 1.0, "done", 0.1)
 STEPS: Mapping[float, Event] = {BREAK: BROKEN, CHANGE: CHANGED, CLEAR: CLEARED}
 Others = Callable[[str, float], State]

@@ -31,6 +31,7 @@ BREAK, CLEAR = 10.0, 30.0
 PLAN = "fault-plan"
 AGREE, BYSTANDERS = "reports-agree-while-a-fault-lasts", "bystanders-keep-their-health"
 MESSAGES = "messages-agree-while-a-fault-lasts"
+DECLARED = "message-is-that-of-the-fault"
 
 
 def broken(device: str, health: Health = Health.UNHEALTHY, **more: object) -> FaultInjected:
@@ -97,6 +98,37 @@ def test_messages_that_change_by_themselves_are_not_compared() -> None:
         return health, f"{message} at {at:g} s" if health is not Health.HEALTHY else ""
 
     assert verdict(MESSAGES, reported) is Verdict.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [("hot", Verdict.PASS), ("cold", Verdict.FAIL), ("", Verdict.NOT_APPLICABLE)],
+)
+def test_messages_of_a_fault_must_have_the_declared_text(declared: str, expected: Verdict) -> None:
+    steps: dict[float, Event] = {BREAK: broken("gpu-1", message=declared), CLEAR: cleared("gpu-1")}
+    assert finding(DECLARED, run(steps=steps)).verdict is expected
+
+
+def test_message_of_one_stream_without_the_declared_text_fails() -> None:
+    def reported(stream: str, device: str, at: float) -> State:
+        health, message = right(stream, device, at)
+        return health, "" if stream == "late" else message
+
+    steps: dict[float, Event] = {BREAK: broken("gpu-1", message="hot"), CLEAR: cleared("gpu-1")}
+    assert finding(DECLARED, run(reported, steps)).verdict is Verdict.FAIL
+
+
+def test_message_on_its_way_since_before_the_fault_does_not_count() -> None:
+    def reported(stream: str, device: str, at: float) -> State:
+        before = (Health.UNHEALTHY, "cold")
+        return before if device == "gpu-1" and at < BREAK + 1 else right(stream, device, at)
+
+    steps: dict[float, Event] = {
+        5.0: broken("gpu-1"),
+        BREAK: broken("gpu-1", step="change", message="hot"),
+        CLEAR: cleared("gpu-1"),
+    }
+    assert finding(DECLARED, run(reported, steps)).verdict is Verdict.PASS
 
 
 def test_fault_after_an_idle_time_must_be_reported_too() -> None:
@@ -190,7 +222,7 @@ def test_two_devices_that_break_together_are_no_bystanders() -> None:
 
 
 def test_failed_action_is_no_proof_against_the_driver() -> None:
-    steps = {BREAK: broken("gpu-1", outcome="failed", problem="no file")}
+    steps: dict[float, Event] = {BREAK: broken("gpu-1", outcome="failed", problem="no file")}
     assert finding("each-break-is-reported", run(steps=steps)).verdict is Verdict.NOT_TESTED
     assert finding(BYSTANDERS, run(steps=steps)).verdict is Verdict.PASS
 

@@ -160,6 +160,8 @@ ROWS: list[tuple[str, str, Edit, Verdict]] = [
     ("driver-has-a-registration-socket", "none-after-a-restart", no_socket_after_a_restart, FAIL),
     ("get-info-describes-a-dra-driver", "other-name-after-a-restart", OTHER_NAME, FAIL),
     ("accepted-registration-is-acknowledged", "error", calls(NOTIFIES, failing(), "registration"), FAIL),
+    ("accepted-registration-is-acknowledged", "error-later", calls(NOTIFIES, failing(), "reregistration"), FAIL),
+    ("accepted-registration-is-acknowledged", "gone", calls(NOTIFIES, failing("UNAVAILABLE"), "reregistration"), PASS),
     ("accepted-registration-is-acknowledged", "no call", calls(NOTIFIES, lambda _: None), NOT_TESTED),
     (
         "advertised-services-are-served",
