@@ -1,17 +1,20 @@
 """The devices of fakes: inventory, health and taints, and the options that an inventory gives."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from drahealth.fakes.cluster.api import Object
-from drahealth.fakes.control.commands import TaintDevices, UntaintDevices
+from drahealth.fakes.cluster.api import ApiError, Object
+from drahealth.fakes.control.commands import Reset, TaintDevices, UntaintDevices
+from drahealth.fakes.control.definition import handles
 from drahealth.fakes.control.fake_options import DriverOptions, PluginOptions
 from drahealth.fakes.control.taint import Taint
-from drahealth.fakes.control.without_subcommand import SelectDevices, SetHealth
+from drahealth.fakes.control.without_subcommand import GetDevices, SelectDevices, SetHealth
 from drahealth.fakes.faults.catalogue import policy
-from drahealth.fakes.hardware.failing import DeviceState, FailingDevices, Machine
+from drahealth.fakes.hardware.failing import DeviceState, FailingDevices, FaultHandlers, Machine
 from drahealth.fakes.inventory import devices
 from drahealth.fakes.inventory.devices import Device, Inventory
 from drahealth.fakes.inventory.file import FoundPart, load_file
@@ -19,7 +22,7 @@ from drahealth.fakes.kubelet_plugin import Pool
 from drahealth.fakes.kubelet_plugin.health_table import HealthTable, healthy
 from drahealth.fakes.program.user_files import FileError, Problem
 from drahealth.proto.clock import Clock
-from drahealth.proto.values import DeviceHealth, DeviceId, Health
+from drahealth.proto.values import DeviceHealth, DeviceId, Health, Report
 
 # Create options of drivers and device plugins from an inventory.
 #
@@ -267,3 +270,83 @@ def _attribute(value: str | int | bool) -> Object:
 def _taint(taint: Taint) -> Object:
     value = {"value": taint.value} if taint.value else {}
     return {"key": taint.key, **value, "effect": taint.effect}
+
+
+class DeviceHandlers(FaultHandlers, ABC):
+    """Handlers of the commands for the devices of a driver, on one node or on many: faults, health and taints."""
+
+    def __init__(self, devices: Devices) -> None:
+        self._devices = devices
+        self.failing = devices.failing
+        self._tainting = asyncio.Lock()
+
+    @abstractmethod
+    async def _publish(self) -> None:
+        """Writes the ResourceSlices. Raises ApiError or ValueError."""
+
+    @abstractmethod
+    def _publish_later(self) -> None:
+        """The same soon, without an error."""
+
+    @handles(SetHealth)
+    async def _set_health(self, command: SetHealth) -> None:
+        self._devices.set_health(command)
+
+    @handles(TaintDevices)
+    async def _taint(self, command: TaintDevices) -> None:
+        async with self._tainting:
+            await self._set_taints(self._devices.tainted(command))
+
+    @handles(UntaintDevices)
+    async def _untaint(self, command: UntaintDevices) -> Sequence[str]:
+        async with self._tainting:
+            left, had = self._devices.untainted(command)
+            await self._set_taints(left)
+        return had
+
+    @handles(Reset)
+    async def _reset(self, command: Reset) -> None:
+        self._devices.reset()
+        async with self._tainting:
+            await self._set_taints({})
+
+    @handles(GetDevices)
+    async def _get_devices(self, query: GetDevices) -> tuple[DeviceHealth, ...]:
+        return self._devices.table.all()
+
+    @handles(SelectDevices)
+    async def _select(self, query: SelectDevices) -> Sequence[str]:
+        return self._devices.selected(query)
+
+    async def _set_taints(self, taints: Mapping[str, Taints]) -> None:
+        """Publishes the taints; restores the previous ones after an error. The caller holds `_tainting`."""
+        before, desired = self._devices.taints, {path: there for path, there in taints.items() if there}
+        if desired == before:
+            return
+        self._devices.taints = desired
+        try:
+            await self._publish()
+        except (ApiError, ValueError):
+            self._devices.taints = before
+            self._publish_later()
+            raise
+
+
+class TaintsByHealth:
+    """Publishes the devices when one becomes Unhealthy or stops being so. It is a `HealthReporter`."""
+
+    def __init__(self, devices: Devices, publish_later: Callable[[], None]) -> None:
+        self._devices = devices
+        self._publish_later = publish_later
+        self._last = devices.tainted_by_health()
+
+    def report_changes(self, changed: Report, *, coalesces: bool) -> None:
+        """A report of some devices."""
+        self.report_all()
+
+    def report_all(self) -> None:
+        """A report of all devices."""
+        now = self._devices.tainted_by_health()
+        if now != self._last:
+            self._last = now
+            self._publish_later()

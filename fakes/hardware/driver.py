@@ -4,16 +4,15 @@ It uses `kubelet_plugin`, the counterpart of the Go package kubeletplugin, with 
 requested health APIs from one state. Commands cause each deliberate error (`control`).
 """
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import grpc
 
-from drahealth.fakes.cluster.api import ApiError, ListWatch
+from drahealth.fakes.cluster.api import ListWatch
 from drahealth.fakes.control.commands import (
     FAULTS,
     KINDS,
@@ -28,9 +27,7 @@ from drahealth.fakes.control.commands import (
     StreamFault,
     StreamRestore,
     StreamSend,
-    TaintDevices,
     Unregister,
-    UntaintDevices,
     Upgrade,
     WaitRegistered,
 )
@@ -41,17 +38,13 @@ from drahealth.fakes.control.without_subcommand import (
     CloseEndpoint,
     FailClaims,
     FailRegistration,
-    GetDevices,
     GetState,
     OpenEndpoint,
     Play,
     Report,
-    SelectDevices,
-    SetHealth,
 )
-from drahealth.fakes.hardware.devices import Devices, Taints, driver_options
+from drahealth.fakes.hardware.devices import DeviceHandlers, Devices, TaintsByHealth, driver_options
 from drahealth.fakes.hardware.driver_instance import CallCounts, DriverInstance
-from drahealth.fakes.hardware.failing import FaultHandlers
 from drahealth.fakes.hardware.instances import DriverInstances, OnStatus
 from drahealth.fakes.hardware.registered import FakeNode, Registered, names_of
 from drahealth.fakes.inventory.devices import Inventory
@@ -59,11 +52,9 @@ from drahealth.fakes.kubelet_plugin.health_streams import HealthStreams
 from drahealth.proto import events
 from drahealth.proto.clock import Clock, SystemClock
 from drahealth.proto.events import Observe
-from drahealth.proto.values import DeviceHealth
-from drahealth.proto.values import Report as HealthReport
 
 
-class FakeDriver(FaultHandlers, DriverControl, Registered):
+class FakeDriver(DeviceHandlers, DriverControl, Registered):
     """A fake DRA driver in this process.
 
     Enter it with `async with`: it is registered inside, and nothing of it is left afterwards.
@@ -76,16 +67,14 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
         self._api = api
         self._clock = clock or SystemClock()
         self._observe = observe
-        self._devices = Devices(options, self._clock)
-        self.failing = self._devices.failing
+        super().__init__(Devices(options, self._clock))
         self._requests = Counter[str]()
         self._counts = CallCounts()
         self._claim_errors: dict[str, FailClaims] = {}
         self._registration_errors: dict[str, str] = {}
-        self._tainting = asyncio.Lock()
         self._instances = DriverInstances(options, self._clock, self._make, self._begin)
         if options.unhealthy_taint:
-            self._devices.table.add(TaintsByHealth(self._devices, self._instances.publish_later))
+            self._devices.table.add(TaintsByHealth(self._devices, self._publish_later))
 
     @classmethod
     def for_node(
@@ -181,10 +170,6 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
 
     # -- devices
 
-    @handles(SetHealth)
-    async def _set_health(self, command: SetHealth) -> None:
-        self._devices.set_health(command)
-
     @handles(Play)
     async def _play(self, command: Play) -> None:
         now = int(self._clock.wall())
@@ -192,25 +177,11 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
         for change in command.changes:
             self._devices.table.set(replace(change, updated=change.updated or now), coalesces=False)
 
-    @handles(TaintDevices)
-    async def _taint(self, command: TaintDevices) -> None:
-        async with self._tainting:
-            await self._set_taints(self._devices.tainted(command))
-
-    @handles(UntaintDevices)
-    async def _untaint(self, command: UntaintDevices) -> Sequence[str]:
-        async with self._tainting:
-            left, had = self._devices.untainted(command)
-            await self._set_taints(left)
-        return had
-
     @handles(Reset)
     async def _reset(self, command: Reset) -> None:
         self.health.clear_faults()
         self._instances.set_heartbeat(self.options.heartbeat)
-        self._devices.reset()
-        async with self._tainting:
-            await self._set_taints({})
+        await super()._reset(command)
 
     # -- claims
 
@@ -258,14 +229,6 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
 
     # -- state
 
-    @handles(GetDevices)
-    async def _get_devices(self, query: GetDevices) -> tuple[DeviceHealth, ...]:
-        return self._devices.table.all()
-
-    @handles(SelectDevices)
-    async def _select(self, query: SelectDevices) -> Sequence[str]:
-        return self._devices.selected(query)
-
     @handles(GetState)
     async def _get_state(self, query: GetState) -> DriverState:
         current = self._instances.current
@@ -287,18 +250,11 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
 
     # -- internals
 
-    async def _set_taints(self, taints: dict[str, Taints]) -> None:
-        """Publishes the taints; restores the previous ones after an error. The caller holds `_tainting`."""
-        before, desired = self._devices.taints, {path: there for path, there in taints.items() if there}
-        if desired == before:
-            return
-        self._devices.taints = desired
-        try:
-            await self._instances.publish()
-        except (ApiError, ValueError):
-            self._devices.taints = before
-            self._instances.publish_later()
-            raise
+    async def _publish(self) -> None:
+        await self._instances.publish()
+
+    def _publish_later(self) -> None:
+        self._instances.publish_later()
 
     def _make(self, options: DriverOptions, on_status: OnStatus) -> DriverInstance:
         return DriverInstance(
@@ -324,23 +280,3 @@ class FakeDriver(FaultHandlers, DriverControl, Registered):
             await ending
         finally:
             await self.failing.suspend()
-
-
-class TaintsByHealth:
-    """Publishes the devices when one becomes Unhealthy or stops being so. It is a `HealthReporter`."""
-
-    def __init__(self, devices: Devices, publish_later: Callable[[], None]) -> None:
-        self._devices = devices
-        self._publish_later = publish_later
-        self._last = devices.tainted_by_health()
-
-    def report_changes(self, changed: HealthReport, *, coalesces: bool) -> None:
-        """A report of some devices."""
-        self.report_all()
-
-    def report_all(self) -> None:
-        """A report of all devices."""
-        now = self._devices.tainted_by_health()
-        if now != self._last:
-            self._last = now
-            self._publish_later()

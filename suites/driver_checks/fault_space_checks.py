@@ -272,7 +272,10 @@ def _other_message(phase: Phase) -> tuple[int, int] | None:
     return None
 
 
-def _said_in(phase: Phase | None) -> "_Said":
+_Said = Set[tuple[Health, str]]
+
+
+def _said_in(phase: Phase | None) -> _Said:
     """What all streams said of the device in a phase."""
     if phase is None:
         return set()
@@ -520,7 +523,7 @@ def _reported(phase: Phase, all_: Sequence[Phase]) -> Finding:
     if problem := failed_adapter(phase.step, str(phase.device)):
         return problem
     able = [one for one in phase.streams if _kind(phase.step) != "change" or "message" in one.stream.api.carries]
-    old = _said_before(phase)
+    old = _said_in(phase.before if _kind(phase.step) == "change" else None)
     shown = [found for stream in able if (found := _first(phase, stream, old))]
     if in_time := min((one for one in shown if one[0] <= phase.limit), default=None):
         return passed(f"{phase.about}: reported", phase.step.number, in_time[1])
@@ -538,18 +541,6 @@ def _reported(phase: Phase, all_: Sequence[Phase]) -> Finding:
     if isinstance(phase.step.what, FaultInjected) and phase.step.what.on_no_effect == "NOT_TESTED":
         return not_tested(seen, phase.step.number, last[1])
     return failed(expected, seen, phase.step.number, last[1])
-
-
-_Said = Set[tuple[Health, str]]
-
-
-def _said_before(phase: Phase) -> _Said:
-    """What was reported of the device from the action before on, if this one changes the cause; otherwise nothing."""
-    if _kind(phase.step) != "change" or phase.before is None:
-        return set()
-    start = phase.before.start
-    each = (times for stream in phase.streams if (times := stream.times.get(phase.device)))
-    return {(one.health, one.message) for times in each for at, _, one in times if start <= at < phase.start}
 
 
 def _first(phase: Phase, watched: Watched, old: _Said = frozenset()) -> tuple[float, int] | None:

@@ -2,22 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from drahealth.fakes.cluster.api import ApiError
-from drahealth.fakes.control.commands import Reset, TaintDevices, UntaintDevices, WaitRegistered
+from drahealth.fakes.control.commands import WaitRegistered
 from drahealth.fakes.control.definition import Command, Reply, handles
 from drahealth.fakes.control.fake_options import DriverControl, DriverOptions
 from drahealth.fakes.control.replies import DriverState
-from drahealth.fakes.control.without_subcommand import GetDevices, GetState, SelectDevices, SetHealth
-from drahealth.fakes.hardware.devices import Devices, Taints, inventory_of
-from drahealth.fakes.hardware.driver import TaintsByHealth
-from drahealth.fakes.hardware.failing import FaultHandlers
+from drahealth.fakes.control.without_subcommand import GetState
+from drahealth.fakes.hardware.devices import DeviceHandlers, Devices, TaintsByHealth, inventory_of
 from drahealth.fakes.kubelet_plugin import Pool
 from drahealth.fakes.kubelet_plugin.health_table import HealthTable
 from drahealth.proto.clock import Clock
-from drahealth.proto.values import DeviceHealth, Report
+from drahealth.proto.values import Report
 from drahealth.suites.fleet.topology import HollowNodeName
 
 
@@ -31,7 +29,7 @@ def fleet_options(options: DriverOptions, nodes: Sequence[HollowNodeName]) -> Dr
 log = logging.getLogger(__name__)
 
 
-class FleetDriver(FaultHandlers, DriverControl):
+class FleetDriver(DeviceHandlers, DriverControl):
     """Takes the commands of a driver about devices. The pool of a device is its node.
 
     `publish` writes the ResourceSlices of the pools that have changed.
@@ -39,12 +37,10 @@ class FleetDriver(FaultHandlers, DriverControl):
 
     def __init__(self, options: DriverOptions, clock: Clock, publish: Callable[[], Awaitable[None]]) -> None:
         self.options = options
-        self._devices = Devices(options, clock)
-        self.failing = self._devices.failing
+        super().__init__(Devices(options, clock))
         self.prepared: Callable[[], tuple[str, ...]] = tuple
         """The UIDs of the prepared claims."""
-        self._publish = publish
-        self._tainting = asyncio.Lock()
+        self._write_slices = publish
         self._publishing = set[asyncio.Task[None]]()
         self._names = dict[str, list[tuple[str, str]]]()
         for device in self._devices.allocatable:
@@ -84,39 +80,9 @@ class FleetDriver(FaultHandlers, DriverControl):
             raise ValueError(f"the driver of a fleet has no `{command.verb}`; it has {', '.join(has)}, set")
         return await super().do(command)
 
-    @handles(SetHealth)
-    async def _set_health(self, command: SetHealth) -> None:
-        self._devices.set_health(command)
-
-    @handles(TaintDevices)
-    async def _taint(self, command: TaintDevices) -> None:
-        async with self._tainting:
-            await self._set_taints(self._devices.tainted(command))
-
-    @handles(UntaintDevices)
-    async def _untaint(self, command: UntaintDevices) -> Sequence[str]:
-        async with self._tainting:
-            left, had = self._devices.untainted(command)
-            await self._set_taints(left)
-        return had
-
-    @handles(Reset)
-    async def _reset(self, command: Reset) -> None:
-        self._devices.reset()
-        async with self._tainting:
-            await self._set_taints({})
-
     @handles(WaitRegistered)
     async def _wait_registered(self, command: WaitRegistered) -> None:
         """A hollow node has its driver from the start."""
-
-    @handles(SelectDevices)
-    async def _select(self, query: SelectDevices) -> Sequence[str]:
-        return self._devices.selected(query)
-
-    @handles(GetDevices)
-    async def _get_devices(self, query: GetDevices) -> tuple[DeviceHealth, ...]:
-        return self._devices.table.all()
 
     @handles(GetState)
     async def _get_state(self, query: GetState) -> DriverState:
@@ -131,17 +97,8 @@ class FleetDriver(FaultHandlers, DriverControl):
             taints=self._devices.taints,
         )
 
-    async def _set_taints(self, taints: Mapping[str, Taints]) -> None:
-        """Publishes the taints; restores the previous ones after an error. The caller holds `_tainting`."""
-        before = self._devices.taints
-        if taints == before:
-            return
-        self._devices.taints = dict(taints)
-        try:
-            await self._publish()
-        except BaseException:
-            self._devices.taints = before
-            raise
+    async def _publish(self) -> None:
+        await self._write_slices()
 
     def _publish_later(self) -> None:
         task = asyncio.create_task(self._publish_safely())

@@ -118,7 +118,7 @@ async def test_a_kubelet_restart_creates_no_event_for_known_health(node: Node) -
 
 @scenario("EVENT-02", needs=("stop-api-server", "control-without-api-server"))
 async def test_a_change_while_the_api_server_is_down_creates_at_most_one_event(node: Node) -> None:
-    driver = await node.driver(heartbeat=0)
+    driver = await node.driver(heartbeat=0, timeout=600)
     gpu = driver.gpus[0]
     pod = await node.running_pod((await node.claim(driver))["gpu"])
     await pod.shows(gpu, Health.HEALTHY)

@@ -16,6 +16,7 @@ from drahealth.suites.targets.kubelet import processes as logs
 from drahealth.suites.targets.kubelet.binaries import Binaries
 from drahealth.suites.targets.kubelet.control_plane import (
     FLEET_API_SERVER_FLAGS,
+    FLEET_VARIABLES,
     ComponentGates,
     ControlPlane,
     certificate_flags,
@@ -173,6 +174,7 @@ class Parts:
                     clients=fleet_clients(gates) if for_fleet else clients_with(gates),
                     audit=not for_fleet,
                     flags=[*certificate_flags(layout), *(FLEET_API_SERVER_FLAGS if for_fleet else ())],
+                    variables=FLEET_VARIABLES if for_fleet else {},
                 ),
                 Kubelet(running, binaries, layout, node_name, outward_address()),
                 NodeReadiness(probe, node_name, again=again),
@@ -343,7 +345,8 @@ class LocalCluster:
             await parts.control_plane.start_api_server(self._gates.api_server)
             self._api_server_is_stopped = False
             await until(parts.probe.serving, parts.processes(), "the API server to be ready again", START_LIMIT)
-            await parts.control_plane.start_clients()
+            await parts.control_plane.start_client(SCHEDULER)
+            await self._start_clients(parts)
 
     @property
     def server(self) -> str:
@@ -405,10 +408,13 @@ class LocalCluster:
 
     async def _until_ready(self) -> None:
         parts = self._running()
-        if not parts.again:
-            await until(parts.probe.ready, parts.processes(), "the API server to be ready", START_LIMIT)
-        await parts.control_plane.start_clients()
+        await self._start_clients(parts)
         await self._until_node_is_ready(parts)
+
+    async def _start_clients(self, parts: Parts) -> None:
+        """Starts all clients. A controller manager ends if the API server is not ready within ten seconds."""
+        await until(parts.probe.ready, parts.processes(), "the API server to be ready", START_LIMIT)
+        await parts.control_plane.start_clients()
 
     async def _start_kubelet(self, parts: Parts) -> None:
         parts.readiness.begin()
