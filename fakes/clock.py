@@ -24,7 +24,7 @@ class JumpClock:
 
     def __init__(self) -> None:
         self._jumped = 0.0
-        self._began = time.time() - time.monotonic()  # a step of the system clock must not expire devices
+        self._wall_ahead = time.time() - time.monotonic()  # a step of the system clock must not expire devices
         self._sleepers: list[_Sleeper] = []
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
@@ -35,7 +35,7 @@ class JumpClock:
 
     def wall(self) -> float:
         """Unix seconds by the system clock when this clock began, jumps included. It passes as `now` does."""
-        return self._began + self.now()
+        return self._wall_ahead + self.now()
 
     async def sleep(self, seconds: float) -> None:
         """Returns after `seconds` on this clock; `math.inf` sleeps until cancelled."""

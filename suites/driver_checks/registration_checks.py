@@ -140,11 +140,12 @@ def accepted_registration_is_acknowledged(evidence: Evidence) -> Finding:
         return not_tested("NotifyRegistrationStatus was not called")
     later = (one for one in notified(evidence) if at(one.what.request, "plugin_registered") is True)
     answered = [one for one in later if one.experiment != "registration" and one.what.code not in _NO_ANSWER]
-    for call in (*first, *answered):
+    calls = [*first, *answered]
+    for call in calls:
         if call.what.code != "OK":
             seen = f"experiment {call.experiment}: {outcome(call.what)}"
             return failed("NotifyRegistrationStatus succeeds", seen, call.number)
-    return passed(f"NotifyRegistrationStatus succeeded {len(first) + len(answered)} times", first[0].number)
+    return passed(f"NotifyRegistrationStatus succeeded {len(calls)} times", *(call.number for call in calls))
 
 
 _NO_ANSWER = ("UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED")

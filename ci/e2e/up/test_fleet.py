@@ -1,23 +1,19 @@
 """`drahealth up --fleet 20`: hollow nodes in the control plane of a real node, with Pods that use their devices."""
 
 import json
-import os
-import subprocess
 import urllib.request
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from drahealth.manager.releases import DEFAULT_VERSION
-from drahealth.suites.targets.kubelet.ensure import ensure_kubectl
-from drahealth.suites.targets.versions import parse_version
 from drahealth.suites.unit.listening_processes import processes
-from drahealth.suites.unit.up_command.node_commands import PATIENCE, RELEASE, drahealth, folder_of_nodes
+from drahealth.suites.unit.up_command.node_commands import RELEASE, WAIT, drahealth, folder_of_nodes, kubectl_of
 
 NODES, NODES_PER_RACK, PODS = 20, 4, 40
 HEALTH = ".status.containerStatuses[0].allocatedResourcesStatus[0].resources[0].health"
-WAIT = f"--timeout={PATIENCE:g}s"
+kubectl = partial(kubectl_of, "drahealth")
 JOB = f"""
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
@@ -42,30 +38,20 @@ spec:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def state() -> Iterator[Path]:
     """A node with a fleet, and running Pods on it; nothing of them is left at the end."""
-    job = tmp_path_factory.mktemp("job") / "job.yaml"
-    job.write_text(JOB)
     with folder_of_nodes("fleet") as folder:
         try:
             drahealth(
                 "up", *RELEASE, "--fleet", str(NODES), "--nodes-per-rack", f"{NODES_PER_RACK}", "--metrics-port", "0"
             )
-            kubectl("apply", "-f", str(job))
+            drahealth("load", "-", text=JOB)
             kubectl("wait", f"--for=jsonpath={{.status.ready}}={PODS}", "job/fleet", WAIT)
             yield folder
         finally:
             drahealth("down")
             assert (list(folder.iterdir()), processes(folder)) == ([], {})
             folder.rmdir()
-
-
-def kubectl(*arguments: str) -> str:
-    """The output of kubectl itself, which starts faster than `drahealth kubectl`."""
-    program = ensure_kubectl(parse_version(os.environ.get("KUBERNETES") or DEFAULT_VERSION))
-    kubeconfig = Path(os.environ["DRAHEALTH_STATE"], "drahealth", "kubeconfig")
-    command = [str(program), f"--kubeconfig={kubeconfig}", *arguments]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE).stdout
 
 
 def pods_by(field: str) -> dict[str, list[str]]:

@@ -4,22 +4,26 @@ import json
 import os
 import select
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from drahealth.manager.releases import DEFAULT_VERSION
 from drahealth.suites import Pod, RunningNode
-from drahealth.suites.targets.kubelet.ensure import ensure_kubectl
-from drahealth.suites.targets.versions import parse_version
 from drahealth.suites.unit.listening_processes import processes
-from drahealth.suites.unit.up_command.node_commands import PATIENCE, RELEASE, drahealth, folder_of_nodes
+from drahealth.suites.unit.up_command.node_commands import (
+    PATIENCE,
+    RELEASE,
+    WAIT,
+    drahealth,
+    folder_of_nodes,
+    kubectl_of,
+)
 
 NODES = ("two", "two-2")
-WAIT = f"--timeout={PATIENCE:g}s"
+kubectl = partial(kubectl_of, "two")
 OUTAGE = """
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaim
@@ -67,14 +71,6 @@ def state() -> Iterator[Path]:
             drahealth("down", "--all")
             assert (list(folder.iterdir()), processes(folder)) == ([], {})
             folder.rmdir()
-
-
-def kubectl(*arguments: str) -> str:
-    """The output of kubectl itself, which starts faster than `drahealth kubectl`."""
-    program = ensure_kubectl(parse_version(os.environ.get("KUBERNETES") or DEFAULT_VERSION))
-    kubeconfig = Path(os.environ["DRAHEALTH_STATE"], "two", "kubeconfig")
-    command = [str(program), f"--kubeconfig={kubeconfig}", *arguments]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE).stdout
 
 
 def node_and_pod(label: str) -> tuple[str, str]:

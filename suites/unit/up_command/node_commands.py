@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from drahealth.manager.releases import DEFAULT_VERSION
+from drahealth.suites.targets.kubelet.ensure import ensure_kubectl
+from drahealth.suites.targets.versions import parse_version
+
 PATIENCE = 300.0
 """Seconds that a command may take on a loaded machine."""
+WAIT = f"--timeout={PATIENCE:g}s"
+"""The option of `kubectl wait`."""
 RELEASE = ["--kubernetes", os.environ["KUBERNETES"]] if os.environ.get("KUBERNETES") else []
 """The option for the release that the environment selects."""
 
@@ -31,3 +37,11 @@ def drahealth(*arguments: str, code: int = 0, text: str | None = None) -> str:
     done = subprocess.run(command, capture_output=True, text=True, input=text, timeout=PATIENCE, check=False)
     assert done.returncode == code, (arguments, done.stdout, done.stderr)
     return done.stdout + done.stderr
+
+
+def kubectl_of(node: str, *arguments: str) -> str:
+    """The output of kubectl itself, which starts faster than `drahealth kubectl`, with the kubeconfig of the node."""
+    program = ensure_kubectl(parse_version(os.environ.get("KUBERNETES") or DEFAULT_VERSION))
+    kubeconfig = Path(os.environ["DRAHEALTH_STATE"], node, "kubeconfig")
+    command = [str(program), f"--kubeconfig={kubeconfig}", *arguments]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE).stdout
