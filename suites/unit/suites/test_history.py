@@ -57,6 +57,26 @@ async def test_a_wait_begins_again_with_each_pod_status_if_it_may_be_longer(long
     assert await asyncio.wait_for(waiting, PATIENCE) == met
 
 
+@pytest.mark.parametrize(("longest", "met"), [(PATIENCE, True), (0.0, False)])
+async def test_time_without_a_processor_does_not_count_if_the_wait_may_be_longer(longest: float, met: bool) -> None:
+    def delay() -> float:
+        delays.append(PATIENCE)
+        if len(delays) == 2:  # the wait has reached its limit
+            asyncio.get_running_loop().call_soon(history.observe, Step("late"))
+        return sum(delays)
+
+    delays: list[float] = []
+    history = History(delay)
+    assert await history.until(lambda: bool(history.records), 0.01, longest) == met
+
+
+async def test_the_wait_ends_at_the_longest_however_long_the_delay() -> None:
+    delays = iter(range(0, 100_000, 100))
+    start = time.monotonic()
+    assert not await History(lambda: next(delays)).until(lambda: False, 0.01, 0.2)
+    assert 0.2 <= time.monotonic() - start < PATIENCE
+
+
 async def test_a_condition_without_an_event_is_checked_at_the_limit() -> None:
     came = False
 
