@@ -93,9 +93,9 @@ class History:
     async def until(self, true: Callable[[], bool], seconds: float, longest: float = 0.0) -> bool:
         """Wait until `true()`; check again after each event. Returns False after `seconds`.
 
-        Two things prolong the wait, to at most `longest` seconds in all: each new Pod status begins it again, because a
-        slow machine shows many changes for longer than one wait; and the time for which this thread waited for a
-        processor does not count, because whatever else the thread does waits as long.
+        A wait may be prolonged, to at most `longest` seconds in all. Each new Pod status begins it again: a slow
+        machine shows many changes for longer than one wait. Time in which this thread waited for a processor does not
+        count: everything else in the thread waited as well.
         """
         loop = asyncio.get_running_loop()
         end, statuses, delay = loop.time() + longest, self._statuses, self._delay()
