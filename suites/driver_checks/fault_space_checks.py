@@ -46,8 +46,12 @@ ALWAYS = (
 )
 """The experiments with faults whose reports count from the time of the action on.
 
-In others the driver is stopped, starts again, lacks its backend, or has two instances: they have their own checks.
+In others the driver is stopped, starts again, lacks its backend, or has two instances. They have their own checks of
+the device that broke.
 """
+_BACKEND = "backend-restart"
+_WITH_FAULTS = (*ALWAYS, "fault-while-stopped", "fault-over-restart", _BACKEND, "rolling-update")
+"""All experiments that break devices and watch health streams."""
 
 
 ACTION_LIMIT = 10.0
@@ -351,12 +355,12 @@ def _declared_message(phase: Phase) -> str:
     "FAULT-05",
     "services",
     PLAN,
-    reads=tuple(name for name in ALWAYS if name != PLAN),
+    reads=tuple(name for name in _WITH_FAULTS if name != PLAN),
     fix="Change only the health and the message of the device that broke or recovered.",
 )
 def bystanders_keep_their_health(evidence: Evidence) -> Finding:
     """No report of any stream changes a device because of what happens to another one."""
-    found = phases(evidence, *ALWAYS)
+    found = phases(evidence, *_WITH_FAULTS)
     by_experiment: dict[str, list[Phase]] = {}
     for phase in found:
         by_experiment.setdefault(phase.step.experiment, []).append(phase)
@@ -368,8 +372,9 @@ def bystanders_keep_their_health(evidence: Evidence) -> Finding:
             start = max((at for at in starts if at <= after[0]), default=0.0)
             if before[0] < start or after[0] >= over:
                 continue  # another process said it, or an action on the device is not recorded
-            if before[2].health is Health.UNKNOWN and _is_starting(mine[0].streams, device, start, before):
-                continue  # a driver that starts has not determined the health yet
+            starting = name == _BACKEND or _is_starting(mine[0].streams, device, start, before)
+            if before[2].health is Health.UNKNOWN and starting:
+                continue  # a driver that starts, or connects to its backend, has not determined the health yet
             own = [one for one in mine if one.device == device and one.start - RECORDED <= after[0]]
             if _is_explained(own[-1] if own else None, before, after):
                 continue

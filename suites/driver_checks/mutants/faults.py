@@ -102,13 +102,22 @@ class AllDevicesBreak(Healthy):
         super().apply_faults(dict.fromkeys(self.devices, worst) if worst else {})
 
 
-@mutant(_OTHERS, _BYSTANDERS, _AGREE)
-class NextDeviceBreaks(Healthy):
-    """If one device breaks, the driver reports the next device as unknown."""
+class _NextDeviceIsUnknown(Healthy):
+    """While `spreads` is set, the device after a broken one is reported as unknown."""
+
+    spreads = False
 
     def apply_faults(self, found: dict[str, DeviceHealth]) -> None:
         after = {self.devices[(self.devices.index(name) + 1) % len(self.devices)]: one for name, one in found.items()}
-        super().apply_faults({name: replace(one, health=Health.UNKNOWN) for name, one in after.items()} | found)
+        unknown = {name: replace(one, health=Health.UNKNOWN) for name, one in after.items() if self.spreads}
+        super().apply_faults(unknown | found)
+
+
+@mutant(_OTHERS, _BYSTANDERS, _AGREE)
+class NextDeviceBreaks(_NextDeviceIsUnknown):
+    """If one device breaks, the driver reports the next device as unknown."""
+
+    spreads = True
 
 
 @mutant("all-subscribers-hear-a-fault", "all-subscribers-receive-all-reports", "health-apis-agree", _AGREE)
@@ -284,6 +293,39 @@ class OneHeartbeatAfterPause(Healthy):
             await asyncio.sleep(self.heartbeat)
             late = clock() - before > self.heartbeat + 3
             self.wake()
+
+
+@mutant(_BYSTANDERS, level="full")
+class NextDeviceUnknownAfterPause(_NextDeviceIsUnknown):
+    """After a pause of its process, the driver reports the device after a broken one as unknown."""
+
+    async def beat(self) -> None:
+        self.spawn(self._notice_pauses())
+        await super().beat()
+
+    async def _notice_pauses(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while not self.spreads:
+            before = clock()
+            await asyncio.sleep(0.2)
+            self.spreads = clock() - before > 3
+        self.apply_faults(self.read_faults())
+
+
+@mutant(_BYSTANDERS, level="full")
+class NextDeviceUnknownAfterBackendRestart(Healthy):
+    """After a restart of its backend, the driver reports the device after one without a link as unknown."""
+
+    connections = 0
+
+    async def read_backend(self) -> None:
+        self.connections += 1
+        await super().read_backend()
+
+    def health_of(self, device: str, api: HealthApi) -> DeviceHealth:
+        found, before = super().health_of(device, api), self.devices[self.devices.index(device) - 1]
+        spreads = self.connections > 1 and before in self.unlinked
+        return replace(found, health=Health.UNKNOWN) if spreads else found
 
 
 @mutant("stream-after-a-pause-starts-with-all-devices", also=("new-stream-starts-with-all-devices",))

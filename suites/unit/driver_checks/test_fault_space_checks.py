@@ -52,18 +52,20 @@ def right(stream: str, device: str, at: float) -> State:
     return SICK if device == "gpu-1" and BREAK < at < CLEAR else OK
 
 
-def run(reported: Reported = right, steps: Mapping[float, Event] = STEPS, late: float = 20.0) -> Evidence:
+def run(
+    reported: Reported = right, steps: Mapping[float, Event] = STEPS, late: float = 20.0, experiment: str = PLAN
+) -> Evidence:
     """Two streams over v1, one over v1alpha1, and one over v1 that is opened late. A report each 2 s, 0.5 s later."""
-    records = [(at, PLAN, event) for at, event in steps.items()]
+    records = [(at, experiment, event) for at, event in steps.items()]
     for name, api, opened in (("a", V1, 0.4), ("b", V1, 0.4), ("old", V1ALPHA1, 0.4), ("late", V1, late)):
-        records.append((opened, PLAN, StreamOpened("d", "", name, api.name, "/s")))
+        records.append((opened, experiment, StreamOpened("d", "", name, api.name, "/s")))
         times = [opened + 0.1, *(at + 0.5 for at in range(2, 60, 2) if at > opened)]
         for at in times:
             each = tuple(
                 DeviceHealth("pool", device, *reported(name, device, at)) for device in ("gpu-0", "gpu-1", "gpu-2")
             )
-            records.append((at, PLAN, ReportReceived("d", "/s", name, 90, each)))
-        records.append((60.0, PLAN, StreamClosed("d", "", name, OURS, "/s", "CANCELLED")))
+            records.append((at, experiment, ReportReceived("d", "/s", name, 90, each)))
+        records.append((60.0, experiment, StreamClosed("d", "", name, OURS, "/s", "CANCELLED")))
     return evidence_at(*records)
 
 
@@ -194,6 +196,26 @@ def test_bystander_that_changes_with_another_device_fails(when: tuple[float, flo
         return LOST if device == "gpu-2" and when[0] < at < when[1] else right(stream, device, at)
 
     assert verdict(BYSTANDERS, reported) is expected
+
+
+OTHERS = ["backend-restart", "fault-while-stopped", "fault-over-restart", "rolling-update"]
+
+
+@pytest.mark.parametrize("experiment", OTHERS)
+def test_bystander_that_changes_in_any_experiment_with_faults_fails(experiment: str) -> None:
+    def reported(stream: str, device: str, at: float) -> State:
+        return LOST if device == "gpu-2" and 10.1 < at < 11 else right(stream, device, at)
+
+    assert finding(BYSTANDERS, run(reported, experiment=experiment)).verdict is Verdict.FAIL
+    assert finding(BYSTANDERS, run(experiment=experiment)).verdict is Verdict.PASS
+
+
+def test_bystander_that_is_known_again_after_a_restart_of_the_backend_passes() -> None:
+    def reported(stream: str, device: str, at: float) -> State:
+        return LOST if device == "gpu-2" and 5 < at < 10 else right(stream, device, at)
+
+    assert finding(BYSTANDERS, run(reported, experiment="backend-restart")).verdict is Verdict.PASS
+    assert finding(BYSTANDERS, run(reported, experiment="fault-while-stopped")).verdict is Verdict.FAIL
 
 
 def test_bystander_that_changes_names_the_adapter_as_possible_cause() -> None:
