@@ -358,8 +358,8 @@ FAULT_EXPERIMENTS = (
         "idle",
         "Break a device, if the driver profile has a fault. Close all health streams, wait for 36 s, and open two "
         "streams of each health API. Wait for a second report of each device. Clear the fault, register the driver "
-        "again, and prepare each device. Break each device while it is prepared, and change the cause. Wait for one "
-        "more report, and clear the faults.",
+        "again, and prepare each device. Break each device while it is prepared, with one fault for each health, and "
+        "change the cause. Wait for one more report, and clear the faults.",
         "idle",
         80,
         frozenset({"start", "health"}),

@@ -69,7 +69,7 @@ DRIVERS = Space(
         Dimension(
             "device",
             {
-                EACH: "each device of the ResourceSlices and of the reports, at most 32",
+                EACH: "each device that is in a ResourceSlice and in the reports, at most 32",
                 TOGETHER: "two devices at the same time",
                 LAST: "the last device that the driver reports",
                 KINDS: "a device of each pool and model",

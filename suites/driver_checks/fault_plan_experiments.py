@@ -80,7 +80,7 @@ async def fault_plan(lab: Lab) -> None:
 async def targets_of(bench: Bench, published: Sequence[Published]) -> tuple[list[Target], list[Device]]:
     """The reported devices that are healthy, and the others: what they show is no effect of a fault.
 
-    One that is not in a ResourceSlice cannot be broken by name, perhaps, but it is tried.
+    One that is in no ResourceSlice is left out if others are in one: a fault adapter may not know its name.
     """
     models = {Device(one.id.pool, one.id.device): _model(one) for one in published}
     reported = bench.streams.reported()

@@ -1,6 +1,7 @@
 """The experiments that break devices, at all moments, and that interrupt a driver."""
 
 import asyncio
+import itertools
 import signal
 from collections.abc import AsyncGenerator, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -66,21 +67,23 @@ async def stopped(lab: Lab) -> AsyncGenerator[None, None]:
 async def idle(lab: Lab) -> None:
     """Breaks a device, closes all streams for 36 s, opens them again, and follows their reports.
 
-    Then the device recovers. The driver is registered again, and each device breaks while it is prepared for a claim.
+    Then the device recovers. The driver is registered again, and each device breaks while it is prepared for a claim:
+    with one fault for each health that a fault can cause.
     """
-    fault = next(iter(lasting(lab.subject.faults, 0)), None)
+    by_health = {one.health: one for one in reversed(lasting(lab.subject.faults, 0))}
+    faults = sorted(by_health.values(), key=lab.subject.faults.index)
     async with bench_of(lab) as bench:
         await bench.published()
-        device = await bench.healthy_device(fault) if fault else None
-        if fault and device:
-            await _break(bench, fault, device)
+        device = await bench.healthy_device(faults[0]) if faults else None
+        if device:
+            await _break(bench, faults[0], device)
         await bench.close()
         await lab.subject.clock.sleep(IDLE_SECONDS)
         lab.subject.check_running()
         await bench.open()
         await bench.follow()
-        if fault and device:
-            await _clear(bench, fault, device)
+        if device:
+            await _clear(bench, faults[0], device)
         await register_again(lab, bench.plugin)
         published = await bench.published()
         async with AsyncExitStack() as stack:
@@ -89,10 +92,9 @@ async def idle(lab: Lab) -> None:
                 await claims.try_each()
                 await claims.hold_each()
                 stack.push_async_callback(claims.release)
-            if fault:
-                devices = [one.device for one in (await targets_of(bench, published))[0]]
-                for first in (0, 1):  # the other devices are bystanders
-                    await _break_together(bench, fault, together(fault, devices[first::2]))
+            devices = [one.device for one in (await targets_of(bench, published))[0]] if faults else []
+            for fault, first in itertools.product(faults, (0, 1)):  # the other devices are bystanders
+                await _break_together(bench, fault, together(fault, devices[first::2]))
         await bench.follow()
 
 
