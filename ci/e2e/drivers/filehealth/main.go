@@ -24,6 +24,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
+const taintKey = "filehealth.example.com/unhealthy"
+
 // driver implements kubeletplugin.DRAPlugin. What it has prepared is in the CDI specs, not in memory: a restarted
 // driver continues where the last one ended.
 type driver struct {
@@ -32,6 +34,7 @@ type driver struct {
 	cdiDir  string
 	devices []string
 	service string // the option --health-service
+	taints  bool   // the option --taints
 	podUID  types.UID
 	health  *healthFile
 	stop    context.CancelCauseFunc
@@ -50,6 +53,7 @@ func main() {
 	healthPath := flag.String("health-file", "", "file with lines such as: gpu-0 Unhealthy XID 79; default: all devices are healthy")
 	service := flag.String("health-service", "on", "on, off (not advertised), or unimplemented (advertised, but not supported)")
 	podUID := flag.String("pod-uid", os.Getenv("POD_UID"), "UID of the Pod, which enables rolling updates; default: $POD_UID")
+	taints := flag.Bool("taints", false, "taint devices that are not healthy: "+taintKey+", NoSchedule")
 	count := flag.Int("devices", 4, "number of devices")
 	flag.Parse()
 	if *node == "" || *count < 1 || flag.NArg() > 0 || !slices.Contains([]string{"on", "off", "unimplemented"}, *service) {
@@ -60,7 +64,7 @@ func main() {
 		*pluginDir = filepath.Join(kubeletplugin.KubeletPluginsDir, *name)
 	}
 
-	d := &driver{name: *name, node: *node, cdiDir: *cdiDir, service: *service, podUID: types.UID(*podUID)}
+	d := &driver{name: *name, node: *node, cdiDir: *cdiDir, service: *service, taints: *taints, podUID: types.UID(*podUID)}
 	for i := range *count {
 		d.devices = append(d.devices, fmt.Sprintf("gpu-%d", i))
 	}
@@ -109,21 +113,34 @@ func (d *driver) run(ctx context.Context, kubeconfig, pluginDir, registrarDir st
 		return fmt.Errorf("start helper: %w", err)
 	}
 	defer helper.Stop()
-	if err := helper.PublishResources(ctx, d.resources()); err != nil {
-		return fmt.Errorf("publish resources: %w", err)
+	for ctx.Err() == nil {
+		report, changed := d.health.latest()
+		if err := helper.PublishResources(ctx, d.resources(report)); err != nil {
+			return fmt.Errorf("publish resources: %w", err)
+		}
+		if !d.taints { // what is published never changes
+			changed = nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
 	}
-	<-ctx.Done()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil
 }
 
-// resources has all devices in one slice of one pool.
-func (d *driver) resources() resourceslice.DriverResources {
+// resources has all devices in one slice of one pool. The helper writes it only if it differs from the published one.
+func (d *driver) resources(report kubeletplugin.DeviceHealthReport) resourceslice.DriverResources {
 	var slice resourceslice.Slice
-	for _, name := range d.devices {
-		slice.Devices = append(slice.Devices, resourceapi.Device{Name: name})
+	for _, one := range report.Devices {
+		device := resourceapi.Device{Name: one.DeviceName}
+		if d.taints && one.Health != kubeletplugin.HealthStatusHealthy {
+			device.Taints = []resourceapi.DeviceTaint{{Key: taintKey, Effect: resourceapi.DeviceTaintEffectNoSchedule}}
+		}
+		slice.Devices = append(slice.Devices, device)
 	}
 	pool := resourceslice.Pool{Slices: []resourceslice.Slice{slice}}
 	return resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{d.node: pool}}
