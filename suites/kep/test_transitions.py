@@ -276,8 +276,8 @@ async def _expire(
     alone: bool = False,
     lacks_one: bool = False,
 ) -> None:
-    """Each device has one report with a timeout of its own, and shows Unknown after it. The timeout before it is
-    longer, and in odd rounds shorter.
+    """Each device has one report with a timeout of its own, and shows Unknown after it. Every second report has a
+    message. The timeout before it is longer, and in odd rounds shorter.
 
     Options: the kubelet restarts in between. Each report is sent a second time, with a new message for one device. The
     same report comes again after the timeout, for each device alone. The longest timeout is left out.
@@ -287,7 +287,8 @@ async def _expire(
     spans = {gpu: timeouts[(place + number) % 3] for place, gpu in enumerate(devices.gpus)}
     healths = zip(devices.gpus, MIXED[number], strict=True)
     states: dict[AnyGpu, Shown] = {
-        gpu: (_H if health is _H else _U, f"{gpu} of {gpu.driver} {when}") for gpu, health in healths
+        gpu: (_H if health is _H else _U, f"{gpu} of {gpu.driver} {when}" if (place + number) % 2 else "")
+        for place, (gpu, health) in enumerate(healths)
     }
     default = [gpu for gpu in devices.gpus if lacks_one and spans[gpu] == timeouts[-1]]
 
