@@ -8,6 +8,7 @@ import pytest
 
 from drahealth.proto.events import Event, ExperimentEnded, ListReceived, SocketsListed
 from drahealth.suites.driver_checks.evidence import Evidence
+from drahealth.suites.driver_checks.summary import needing_api_server
 from drahealth.suites.driver_checks.verdicts import Verdict, Waiver, requirements
 from drahealth.suites.report.check_report import (
     Difference,
@@ -110,6 +111,14 @@ def test_verdict_names_a_driver_not_started_by_drahealth() -> None:
     run = core_run()
     evidence = replace(run, header=replace(run.header, command=()))
     assert "driver not started by drahealth" in certified(evidence)[1].verdict
+
+
+def test_verdict_of_a_driver_without_an_api_server_says_how_much_was_not_judged() -> None:
+    run = core_run()
+    summary, report = certified(replace(run, header=replace(run.header, api_server="none")))
+    count = len(needing_api_server(summary.judgements))
+    assert count > 0
+    assert f"without an API server ({count} requirements not judged)" in report.verdict
 
 
 def test_verdict_names_the_workload_of_a_driver_in_a_cluster() -> None:
