@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from drahealth.suites.driver_checks.all_checks import CHECKS
 from drahealth.suites.driver_checks.experiments import EXPERIMENTS
-from drahealth.suites.driver_checks.fault_plan import AFTER_AGAIN, AGAIN, DRIVERS, PLUGINS, TOGETHER, Dimension
+from drahealth.suites.driver_checks.fault_plan import AFTER_AGAIN, AGAIN, DRIVERS, PLUGINS, Dimension
 from drahealth.suites.driver_checks.verdicts import DriverRequirement, SubjectKind, requirements
 from drahealth.suites.observing.rules import RULES
 
@@ -134,7 +134,7 @@ def _covered(dimension: Dimension, value: str, otherwise: str) -> tuple[str, str
     """How often levels core and full cause a value. `otherwise` is for dimensions without pairs."""
     if not dimension.pairs:
         return otherwise, otherwise
-    return "once", "once" if value == TOGETHER else "with each value of the other two"
+    return "once", "with each value of the other two"
 
 
 def _table(subject: SubjectKind) -> Iterator[str]:

@@ -451,9 +451,9 @@ class _Planner:
         for change in self.space.values("change"):
             if not any(change in changes for changes in self._changes.values()):
                 yield Gap("change", change, _reason(change, mine))
-        if self._open:
+        if left := len(self._open) + len(self._apart()):
             what = "pairs of values" if self.level == "full" else "values"
-            yield Gap("pairs", f"{len(self._open)} {what}", f"they do not fit into {self.space.limit:g} s")
+            yield Gap("pairs", f"{left} {what}", f"they do not fit into {self.space.limit:g} s")
 
     def run(self) -> None:
         """Adds stages until nothing is left to cover, or the time is over, and all devices are healthy."""
@@ -464,7 +464,7 @@ class _Planner:
                 continue
             if moment == SECOND and not self._running:
                 self._stage(IDLE, self._best(IDLE, 1))
-            if begins := self._best(moment, max(1, len(self._devices) // 2)):
+            if begins := self._best(moment, (len(self._devices) + 1) // 2):
                 self._stage(moment, begins)
             elif self._running:
                 self._drain()
@@ -489,12 +489,46 @@ class _Planner:
         self._stage(max(moments, key=gain), [])
 
     def _together(self) -> None:
-        """Breaks two devices at the same time, if no stage does; then a driver of two devices has no bystander."""
-        if self._alone or len(self._devices) < 2 or any(len(stage.begins) > 1 for stage in self.stages):
-            return
-        while self._running:
-            self._drain()
-        self._stage(IDLE, [(device, next(iter(self._changes[device]))) for device in self._devices[:2]])
+        """Breaks two devices at the same time: once, and at level full at each moment and with each change.
+
+        Many stages do so already. A driver of two devices has no bystander then.
+        """
+        while (missing := self._apart()) and self._seconds < self.space.limit:
+            while self._running:
+                self._drain()
+            moment = next((one for one in self._moments if one in missing), IDLE)
+            if moment == SECOND:
+                self._stage(IDLE, [(self._devices[2], next(iter(self._changes[self._devices[2]])))])
+            begins: list[tuple[Device, str]] = []
+            for device in self._devices[:2]:
+                begins.append((device, self._change_of(device, moment, missing)))
+                missing.discard(begins[0][1])
+            self._stage(moment, begins)
+
+    def _change_of(self, device: Device, moment: str, missing: set[str]) -> str:
+        """The change of a device that is possible at the moment; one of the missing ones if there is one."""
+        possible = [change for change in self._changes[device] if self._possible(moment, device, change)]
+        return next((one for one in possible if one in missing), possible[0])
+
+    def _apart(self) -> set[str]:
+        """The moments and changes with which two devices could break at the same time, and do not.
+
+        At level core once is enough.
+        """
+        pairs = [stage for stage in self.stages if len(stage.begins) > 1]
+        both = self._devices[:2]
+        if self._alone or len(both) < 2 or (pairs and self.level != "full"):
+            return set()
+        found = {stage.moment for stage in pairs} | {change for stage in pairs for _, change in stage.begins}
+        moments = {
+            one
+            for one in self._moments
+            if one not in self.once
+            and (one != SECOND or len(self._devices) > 2)
+            and all(any(self._possible(one, device, change) for change in self._changes[device]) for device in both)
+        }
+        changes = set(self._changes[both[0]]) | set(self._changes[both[1]])
+        return (moments | changes) - found
 
     def _next_moment(self) -> str:
         """The moment with most that is open; of equals the first one."""

@@ -20,6 +20,7 @@ from drahealth.suites.driver_checks.fault_plan import (
     TWO_FAULTS,
     UNPREPARE,
     FaultPlan,
+    Space,
     Target,
     changes_of,
     chosen,
@@ -68,6 +69,21 @@ def test_each_device_that_breaks_recovers_and_leaves_a_bystander(count: int, lev
         state |= {act.device: act.shows for act in stage.acts}
     assert set(state.values()) == {(Health.HEALTHY,)}
     assert len(state) == min(count, MOST)
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 8, 16])
+@pytest.mark.parametrize("space", [DRIVERS, PLUGINS])
+def test_full_breaks_two_devices_at_once_at_each_moment_and_with_each_change(count: int, space: Space) -> None:
+    made = plan((HOT, LOST, UNLINKED), targets(count), "full", space=space)
+    pairs = [stage for stage in made.stages if len(stage.begins) > 1]
+    assert made.gaps == ()
+    assert {stage.moment for stage in pairs} == set(space.values("moment"))
+    assert {change for stage in pairs for _, change in stage.begins} == set(space.values("change"))
+
+
+def test_what_two_devices_at_once_do_not_cover_in_time_is_a_gap() -> None:
+    made = plan(ALL, targets(2), "full")
+    assert [gap.dimension for gap in made.gaps] == ["pairs"]
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
