@@ -372,13 +372,15 @@ def bystanders_keep_their_health(evidence: Evidence) -> Finding:
             start = max((at for at in starts if at <= after[0]), default=0.0)
             if before[0] < start or after[0] >= over:
                 continue  # another process said it, or an action on the device is not recorded
-            starting = name == _BACKEND or _is_starting(mine[0].streams, device, start, before)
+            beside = [one for one in mine[0].streams if _endpoint(one.stream) == _endpoint(stream)]
+            starting = name == _BACKEND or _is_starting(beside, device, start, before)
             if before[2].health is Health.UNKNOWN and starting:
                 continue  # a driver that starts, or connects to its backend, has not determined the health yet
             own = [one for one in mine if one.device == device and one.start - RECORDED <= after[0]]
             if _is_explained(own[-1] if own else None, before, after):
                 continue
-            if cause := next((one for one in mine if one.device != device and _is_near(one, after[0])), None):
+            cause = next((one for one in mine if one.device != device and _is_near(one, after[0])), None)
+            if cause and not (name not in ALWAYS and _are_lost_together(cause, stream, before, after)):
                 old, new = before[2], after[2]
                 shown = cause.first_shown(cause.streams) <= cause.limit
                 hint = adapter_cause(cause.device, {device}, shown=shown)
@@ -394,6 +396,23 @@ def bystanders_keep_their_health(evidence: Evidence) -> Finding:
 _Report = tuple[float, int, DeviceHealth]
 
 
+def _endpoint(stream: Stream) -> str:
+    """The socket of the instance of the driver that a stream belongs to."""
+    return stream.opened.what.endpoint
+
+
+def _are_lost_together(cause: Phase, stream: Stream, *changed: _Report) -> bool:
+    """Whether the device that broke is also Unknown in one of these reports.
+
+    Then the driver did not know the health of several devices, because it was stopped, or its backend was away.
+    """
+    times = [
+        one for watched in cause.streams if watched.stream is stream for one in watched.times.get(cause.device, ())
+    ]
+    numbers = {number for _, number, one in changed if one.health is Health.UNKNOWN}
+    return any(number in numbers and one.health is Health.UNKNOWN for _, number, one in times)
+
+
 def _is_starting(each: Sequence[Watched], device: Device, start: float, until: "_Report") -> bool:
     """Whether a process that started then has said only Unknown of a device, up to this report."""
     times = (one for watched in each for one in watched.times.get(device, ()))
@@ -403,9 +422,9 @@ def _is_starting(each: Sequence[Watched], device: Device, start: float, until: "
 def _changes(each: Sequence[Watched]) -> Iterator[tuple[Device, _Report, _Report, Stream]]:
     """Each report of a device with another health or message than the one before.
 
-    The first one of a stream follows the last one of the streams of the same health API.
+    The first one of a stream follows the last one of the streams of the same health API and instance.
     """
-    latest: dict[tuple[str, Device], _Report] = {}
+    latest: dict[tuple[str, str, Device], _Report] = {}
     reports = (
         (report, device, watched.stream)
         for watched in each
@@ -416,9 +435,9 @@ def _changes(each: Sequence[Watched]) -> Iterator[tuple[Device, _Report, _Report
     for report, device, stream in sorted(reports, key=lambda one: one[0][1]):
         before = own.get((stream.id, device))
         if before is None:  # what was said before the stream was opened
-            last = latest.get((stream.api.name, device))
+            last = latest.get((stream.api.name, _endpoint(stream), device))
             before = last if last and last[0] < stream.opened.at else None
-        own[stream.id, device] = latest[stream.api.name, device] = report
+        own[stream.id, device] = latest[stream.api.name, _endpoint(stream), device] = report
         if before and (before[2].health, before[2].message) != (report[2].health, report[2].message):
             yield device, before, report, stream
 

@@ -218,6 +218,31 @@ def test_bystander_that_is_known_again_after_a_restart_of_the_backend_passes() -
     assert finding(BYSTANDERS, run(reported, experiment="fault-while-stopped")).verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize(
+    ("experiment", "expected"),
+    [("backend-restart", Verdict.PASS), ("fault-while-stopped", Verdict.PASS), (PLAN, Verdict.FAIL)],
+)
+def test_devices_that_are_lost_together_after_a_pause_are_no_effect_of_the_fault(
+    experiment: str, expected: Verdict
+) -> None:
+    def reported(stream: str, device: str, at: float) -> State:
+        return LOST if 10.1 < at < 11 else right(stream, device, at)
+
+    assert finding(BYSTANDERS, run(reported, experiment=experiment)).verdict is expected
+
+
+def test_instance_that_does_not_know_a_device_yet_passes_beside_an_older_one() -> None:
+    steps: dict[float, Event] = {5.0: ProcessStarted("newer", 8, ("./driver",)), **STEPS}
+    older = run(steps=steps, experiment="rolling-update").records
+    newer: list[tuple[float, str, Event]] = [(6.0, "rolling-update", StreamOpened("d", "", "new", V1.name, "/s2"))]
+    for at in (6.1, 8.6, 10.6, 12.6):
+        states = [OK, right("", "gpu-1", at), LOST if at < 10 else OK]
+        each = tuple(DeviceHealth("pool", f"gpu-{number}", *state) for number, state in enumerate(states))
+        newer.append((at, "rolling-update", ReportReceived("d", "/s2", "new", 90, each)))
+    both = evidence_at(*((one.at, one.experiment, one.what) for one in older), *newer)
+    assert finding(BYSTANDERS, both).verdict is Verdict.PASS
+
+
 def test_bystander_that_changes_names_the_adapter_as_possible_cause() -> None:
     both = finding(BYSTANDERS, run(lambda _, device, at: right("", "gpu-1" if device == "gpu-2" else device, at)))
     assert "the fault adapter may also change pool/gpu-2" in both.seen
