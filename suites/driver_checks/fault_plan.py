@@ -463,7 +463,7 @@ class _Planner:
                 self._drain()
                 continue
             if moment == SECOND and not self._running:
-                self._stage(IDLE, self._best(IDLE, 1))
+                self._stage(IDLE, self._best(IDLE, 1) or [self._earlier()])
             if begins := self._best(moment, (len(self._devices) + 1) // 2):
                 self._stage(moment, begins)
             elif self._running:
@@ -493,42 +493,47 @@ class _Planner:
 
         Many stages do so already. A driver of two devices has no bystander then.
         """
-        while (missing := self._apart()) and self._seconds < self.space.limit:
+        while (missing := self._apart()) and (self.level != "full" or self._seconds < self.space.limit):
             while self._running:
                 self._drain()
             moment = next((one for one in self._moments if one in missing), IDLE)
             if moment == SECOND:
-                self._stage(IDLE, [(self._devices[2], next(iter(self._changes[self._devices[2]])))])
+                self._stage(IDLE, [self._earlier()])
             begins: list[tuple[Device, str]] = []
-            for device in self._devices[:2]:
-                begins.append((device, self._change_of(device, moment, missing)))
-                missing.discard(begins[0][1])
+            for _ in range(2):
+                ways = [way for way in self._ways(moment) if way[0] not in {**self._running, **dict(begins)}]
+                begins.append(next((way for way in ways if way[1] in missing), ways[0]))
+                missing.discard(begins[-1][1])
             self._stage(moment, begins)
 
-    def _change_of(self, device: Device, moment: str, missing: set[str]) -> str:
-        """The change of a device that is possible at the moment; one of the missing ones if there is one."""
-        possible = [change for change in self._changes[device] if self._possible(moment, device, change)]
-        return next((one for one in possible if one in missing), possible[0])
+    def _earlier(self) -> tuple[Device, str]:
+        """The device that breaks before the moment `SECOND`, with its change: the one with least to cover there."""
+
+        def left(device: Device) -> int:
+            return sum(len(self._covers(SECOND, device, change) & self._open) for change in self._changes[device])
+
+        device = min(reversed(self._devices), key=left)
+        return device, next(iter(self._changes[device]))
+
+    def _ways(self, moment: str) -> list[tuple[Device, str]]:
+        """Each device, with each change that is possible at the moment."""
+        ways = ((device, change) for device in self._devices for change in self._changes[device])
+        return [way for way in ways if self._possible(moment, *way)]
 
     def _apart(self) -> set[str]:
         """The moments and changes with which two devices could break at the same time, and do not.
 
-        At level core once is enough.
+        At level core once is enough, and `IDLE` stands for that.
         """
         pairs = [stage for stage in self.stages if len(stage.begins) > 1]
-        both = self._devices[:2]
-        if self._alone or len(both) < 2 or (pairs and self.level != "full"):
+        if self._alone or len(self._devices) < 2:
             return set()
+        if self.level != "full":
+            return set() if pairs else {IDLE}
         found = {stage.moment for stage in pairs} | {change for stage in pairs for _, change in stage.begins}
-        moments = {
-            one
-            for one in self._moments
-            if one not in self.once
-            and (one != SECOND or len(self._devices) > 2)
-            and all(any(self._possible(one, device, change) for change in self._changes[device]) for device in both)
-        }
-        changes = set(self._changes[both[0]]) | set(self._changes[both[1]])
-        return (moments | changes) - found
+        moments = (one for one in self._moments if one not in self.once)
+        able = {one for one in moments if len(dict(self._ways(one))) > (2 if one == SECOND else 1)}
+        return {*able, *(change for changes in self._changes.values() for change in changes)} - found
 
     def _next_moment(self) -> str:
         """The moment with most that is open; of equals the first one."""

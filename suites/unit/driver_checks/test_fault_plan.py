@@ -81,6 +81,33 @@ def test_full_breaks_two_devices_at_once_at_each_moment_and_with_each_change(cou
     assert {change for stage in pairs for _, change in stage.begins} == set(space.values("change"))
 
 
+@pytest.mark.parametrize("settle", [1.0, 3.0])
+@pytest.mark.parametrize("faults", [(HOT, PATCHED), (HOT, LOST), (HOT,)])
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_another_device_is_broken_at_the_moment_of_a_second_fault(
+    count: int, faults: tuple[Fault, ...], settle: float
+) -> None:
+    made = plan([one.model_copy(update={"settle": settle}) for one in faults], targets(count), "full")
+    broken: set[Device] = set()
+    for stage in made.stages:
+        assert stage.moment != SECOND or broken - {act.device for act in stage.acts}
+        for act in stage.acts:
+            (broken.discard if act.shows == (Health.HEALTHY,) else broken.add)(act.device)
+
+
+def test_core_breaks_two_devices_at_once_however_little_time_there_is() -> None:
+    slow = [one.model_copy(update={"settle": 6.0}) for one in ALL]
+    pairs = [stage for stage in plan(slow, targets(2), "core").stages if len(stage.begins) > 1]
+    assert [stage.moment for stage in pairs] == [IDLE]
+
+
+def test_two_devices_break_at_once_while_only_they_can() -> None:
+    patched = PATCHED.model_copy(update={"device": "gpu-0"})
+    files = [HOT.model_copy(update={"name": f"hot {name}", "device": name}) for name in ("gpu-1", "gpu-2")]
+    pairs = [stage for stage in plan([patched, *files], targets(3), "full").stages if len(stage.begins) > 1]
+    assert NO_API in {stage.moment for stage in pairs}
+
+
 def test_what_two_devices_at_once_do_not_cover_in_time_is_a_gap() -> None:
     made = plan(ALL, targets(2), "full")
     assert [gap.dimension for gap in made.gaps] == ["pairs"]
