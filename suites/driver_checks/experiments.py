@@ -361,7 +361,7 @@ FAULT_EXPERIMENTS = (
         "again, and prepare each device. Break each device while it is prepared, with one fault for each health, and "
         "change the cause. Wait for one more report, and clear the faults.",
         "idle",
-        80,
+        100,
         frozenset({"start", "health"}),
         scope="full",
         lasts_as_watch=True,

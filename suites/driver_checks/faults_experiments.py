@@ -70,8 +70,10 @@ async def idle(lab: Lab) -> None:
     Then the device recovers. The driver is registered again, and each device breaks while it is prepared for a claim:
     with one fault for each health that a fault can cause.
     """
-    by_health = {one.health: one for one in reversed(lasting(lab.subject.faults, 0))}
-    faults = sorted(by_health.values(), key=lab.subject.faults.index)
+    faults: list[Fault] = []
+    for one in lab.subject.faults:
+        if one.lasts and one.health not in {other.health for other in faults}:
+            faults.append(one)
     async with bench_of(lab) as bench:
         await bench.published()
         device = await bench.healthy_device(faults[0]) if faults else None
@@ -92,9 +94,10 @@ async def idle(lab: Lab) -> None:
                 await claims.try_each()
                 await claims.hold_each()
                 stack.push_async_callback(claims.release)
-            devices = [one.device for one in (await targets_of(bench, published))[0]] if faults else []
             for fault, first in itertools.product(faults, (0, 1)):  # the other devices are bystanders
-                await _break_together(bench, fault, together(fault, devices[first::2]))
+                devices = [one.device for one in (await targets_of(bench, published))[0]]
+                if mine := together(fault, devices[first::2]):
+                    await _break_together(bench, fault, mine)
         await bench.follow()
 
 
