@@ -95,10 +95,12 @@ class History:
 
         A wait may be prolonged, to at most `longest` seconds in all. Each new Pod status begins it again: a slow
         machine shows many changes for longer than one wait. Time in which this thread waited for a processor does not
-        count: everything else in the thread waited as well.
+        count, because everything else in the thread waited as well. That at most doubles a wait: in a longer one, the
+        next periodic sync of a kubelet would hide that it missed a change.
         """
         loop = asyncio.get_running_loop()
         end, statuses, delay = loop.time() + longest, self._statuses, self._delay()
+        doubled = loop.time() + min(2 * seconds, longest)
 
         def is_true() -> bool:
             nonlocal statuses
@@ -117,7 +119,7 @@ class History:
                 if true():
                     return True
             before, delay = delay, self._delay()
-            until = min(loop.time() + delay - before, end)
+            until = min(loop.time() + delay - before, doubled)
             if until < loop.time() + _NO_DELAY:
                 return False
 

@@ -47,7 +47,7 @@ class Opened(NamedTuple):
     wait: float
     jumped: float = 0.0
     longest: float = 0.0
-    """The longest wait in all, in real seconds, if each new Pod status begins the wait again; 0 if none does."""
+    """The longest wait in all, in real seconds, if the machine is slow (`History.until`); 0 if none is prolonged."""
 
 
 class NodeTarget(Protocol):

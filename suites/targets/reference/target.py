@@ -191,7 +191,7 @@ _MOMENT = 0.05
 
 WINDOWS: Mapping[Window, float] = MappingProxyType({"push": 5.0, "resync": 16.0, "start": 10.0, "restart": 10.0})
 LONGEST = 60.0
-"""Real seconds of a window in which the Pod status keeps changing, because the machine is slow."""
+"""Real seconds of a window at most, if the machine is slow."""
 
 
 class ReferenceTarget:

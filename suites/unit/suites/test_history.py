@@ -67,14 +67,14 @@ async def test_time_without_a_processor_does_not_count_if_the_wait_may_be_longer
 
     delays: list[float] = []
     history = History(delay)
-    assert await history.until(lambda: bool(history.records), 0.01, longest) == met
+    assert await history.until(lambda: bool(history.records), 0.5, longest) == met
 
 
-async def test_the_wait_ends_at_the_longest_however_long_the_delay() -> None:
+async def test_a_delay_at_most_doubles_the_wait() -> None:
     delays = iter(range(0, 100_000, 100))
     start = time.monotonic()
-    assert not await History(lambda: next(delays)).until(lambda: False, 0.01, 0.2)
-    assert 0.2 <= time.monotonic() - start < PATIENCE
+    assert not await History(lambda: next(delays)).until(lambda: False, 1, PATIENCE)
+    assert 1.5 < time.monotonic() - start < PATIENCE
 
 
 async def test_a_condition_without_an_event_is_checked_at_the_limit() -> None:
