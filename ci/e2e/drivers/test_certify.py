@@ -21,7 +21,7 @@ def certify(folder: Path, profile: str, *options: str) -> tuple[dict[str, Any], 
     (folder / PROFILE.name).write_text(profile)
     command = [DRAHEALTH, "certify", folder / PROFILE.name, "--level", "full", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
     return json.loads((folder / "certificate" / "report.json").read_text()), done.stdout
 
 
