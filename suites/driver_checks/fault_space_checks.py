@@ -404,7 +404,7 @@ def _endpoint(stream: Stream) -> str:
 def _are_lost_together(cause: Phase, stream: Stream, *changed: _Report) -> bool:
     """Whether the device that broke is also Unknown in one of these reports.
 
-    Then the driver did not know the health of several devices, because it was stopped, or its backend was away.
+    Then the driver did not know the health of several devices, because it was stopped, or had no backend.
     """
     times = [
         one for watched in cause.streams if watched.stream is stream for one in watched.times.get(cause.device, ())
