@@ -73,6 +73,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
         names = (*MISBEHAVIORS, "interrupted")
         yield {name: json.loads((files / f"{name}.json").read_text()) for name in names} | {"left": left}
         drahealth("down", "--name", NODE)
+        folder.rmdir()
 
 
 def started(name: str, kubeconfig: str, report: Path) -> subprocess.Popen[str]:
