@@ -1,6 +1,7 @@
 """What all unit tests share."""
 
 import asyncio
+import logging
 import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
@@ -34,6 +35,15 @@ def events_of_closed_loops_are_dropped() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio.BaseEventLoop, "call_soon_threadsafe", call_soon_threadsafe)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ends_of_examples_are_not_logged() -> None:
+    """Drops what asyncio logs of an example that hypothesis ended early, by an exception in the task of the test.
+
+    Nobody retrieves it, and asyncio logs it when its garbage is collected: in any later test, which may count errors.
+    """
+    logging.getLogger("asyncio").addFilter(lambda record: "exception=StopTest(" not in record.getMessage())
 
 
 @pytest.fixture(scope="session")
