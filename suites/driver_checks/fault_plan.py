@@ -432,19 +432,16 @@ class _Planner:
             self.blocked.setdefault(SECOND, _ONE)
         if len(self._devices) < 2:
             self.blocked.setdefault(SECOND, "the faults of the driver profile break fewer than two devices")
-        for device in self._devices:
-            for moment, change in product(self._moments, self._changes[device]):
-                if self._possible(moment, device, change):
-                    self._open |= self._covers(moment, device, change)
+        for moment in self._moments:
+            for device, change in self._ways(moment):
+                self._open |= self._covers(moment, device, change)
 
     def gaps(self) -> Iterator[Gap]:
         mine = usable(self.faults)
         for moment in self._moments:
             if moment in self.blocked:
                 yield Gap("moment", moment, self.blocked[moment])
-            elif self._devices and not any(
-                self._possible(moment, device, change) for device in self._devices for change in self._changes[device]
-            ):
+            elif self._devices and not self._ways(moment):
                 yield Gap("moment", moment, "each fault of the driver profile needs the API server")
             elif moment in self.once and self.level == "full":
                 yield Gap("pairs", moment, self.once[moment])
@@ -553,15 +550,15 @@ class _Planner:
         covered: set[frozenset[tuple[str, str]]] = set()
         free = [one for one in self._devices if one not in self._running]
         while free and len(found) < min(most, room):
-            ways = [(device, change) for device in free for change in self._changes[device]]
+            ways = [way for way in self._ways(moment) if way[0] in free]
             gains = [
                 (len(self._covers(moment, *way) & self._open - covered), -self._begun.get(way[0], 0), -number, way)
                 for number, way in enumerate(ways)
-                if self._possible(moment, *way)
             ]
-            gain, _, _, (device, change) = max(gains, default=(0, 0, 0, ways[0]))
-            if not gain:
+            best = max(gains, default=None)
+            if best is None or not best[0]:
                 break
+            device, change = best[-1]
             found.append((device, change))
             covered |= self._covers(moment, device, change)
             free.remove(device)

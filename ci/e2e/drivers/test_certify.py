@@ -10,8 +10,6 @@ from typing import Any
 
 PROFILE = Path(__file__).resolve().parent / "filehealth" / "filehealth.toml"
 DRAHEALTH = Path(sys.executable).with_name("drahealth")
-
-
 TAINT = 'taint = { key = "filehealth.example.com/unhealthy", effect = "NoSchedule" }'
 
 

@@ -1,7 +1,7 @@
 """Recipes of docs/nodes.md for programs of others, on a node of `drahealth up`."""
 
 import json
-import textwrap
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,14 @@ import yaml
 
 from drahealth.suites.unit.up_command.node_commands import RELEASE, WAIT, drahealth, folder_of_nodes, kubectl_of
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "nodes.md"
+ROOT = Path(__file__).resolve().parents[3]
+READ_PAGE = runpy.run_path(str(ROOT / "ci" / "docs" / "pages.py"), run_name="pages")["read_page"]
 
 
 def shown(name: str) -> str:
     """The text of a file that the page shows."""
-    return textwrap.dedent(PAGE.read_text().partition(f"`{name}`:\n\n")[2].partition("\n\n")[0])
+    blocks = READ_PAGE((ROOT / "docs" / "nodes.md").read_text())
+    return str(next(block.text for block in blocks if getattr(block, "name", "") == name))
 
 
 @pytest.fixture
